@@ -1,0 +1,102 @@
+# llama.cpp as targets `llama` and `ggml` for the extension.
+#
+# Owns where its sources come from, which parts are built and the cure for GCC's AMX intrinsics. Leaves every option of
+# llama.cpp and ggml to the user: GGML_CUDA, GGML_VULKAN, GGML_METAL, GGML_HIP, GGML_NATIVE ... are theirs.
+#
+# Sets PYSPEC_LLAMA_CPP_COMMIT, and PYSPEC_BACKEND_TARGETS in portable builds.
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
+
+set(pin_file "${PROJECT_SOURCE_DIR}/vendor/llama_cpp.json")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${pin_file}")
+
+if(PYSPEC_LLAMA_CPP_DIR)
+    get_filename_component(llama_cpp_tree "${PYSPEC_LLAMA_CPP_DIR}" ABSOLUTE)
+    if(NOT EXISTS "${llama_cpp_tree}/CMakeLists.txt" OR NOT EXISTS "${llama_cpp_tree}/include/llama.h")
+        message(FATAL_ERROR "PYSPEC_LLAMA_CPP_DIR=${PYSPEC_LLAMA_CPP_DIR} is no checkout of llama.cpp: it has no "
+                            "CMakeLists.txt or no include/llama.h")
+    endif()
+    set(PYSPEC_LLAMA_CPP_COMMIT "unknown")
+    if(EXISTS "${llama_cpp_tree}/.git")
+        find_package(Git QUIET)
+        if(Git_FOUND)
+            execute_process(COMMAND "${GIT_EXECUTABLE}" rev-parse --short=9 HEAD WORKING_DIRECTORY "${llama_cpp_tree}"
+                            OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
+            if(status EQUAL 0)
+                set(PYSPEC_LLAMA_CPP_COMMIT "${head}")
+            endif()
+        endif()
+    endif()
+else()
+    set(llama_cpp_tree "${PROJECT_SOURCE_DIR}/vendor/llama.cpp")
+    # Does nothing where the pinned tree lies, refuses any other.
+    execute_process(COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/fetch_llama_cpp.py" --quiet
+                    RESULT_VARIABLE status)
+    if(NOT status EQUAL 0)
+        message(FATAL_ERROR "llama.cpp's sources are not in place; the lines above say why")
+    endif()
+    file(READ "${pin_file}" pin)
+    string(JSON PYSPEC_LLAMA_CPP_COMMIT GET "${pin}" commit)
+endif()
+message(STATUS "pyspec: llama.cpp ${PYSPEC_LLAMA_CPP_COMMIT} in ${llama_cpp_tree}")
+
+# ---- what is built ---------------------------------------------------------------------------------------------------
+
+foreach(part COMMON TESTS TOOLS EXAMPLES SERVER APP UI MTMD)
+    set(LLAMA_BUILD_${part} OFF)
+endforeach()
+set(LLAMA_OPENSSL OFF)
+set(LLAMA_ALL_WARNINGS OFF)
+
+# Without these, llama.cpp would ask git and find the commit of pyspec.
+set(LLAMA_BUILD_COMMIT "${PYSPEC_LLAMA_CPP_COMMIT}")
+set(LLAMA_BUILD_NUMBER 0)
+set(GIT_EXE "")
+
+set(BUILD_SHARED_LIBS ${PYSPEC_PORTABLE})
+if(PYSPEC_PORTABLE)
+    set(GGML_NATIVE OFF)
+    set(GGML_BACKEND_DL ON)
+    if(NOT DEFINED GGML_CPU_ALL_VARIANTS)
+        set(GGML_CPU_ALL_VARIANTS ON)
+    endif()
+else()
+    # Nothing of llama.cpp is visible outside the extension, so that two copies of it in one process never mix.
+    set(CMAKE_C_VISIBILITY_PRESET hidden)
+    set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+    set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+endif()
+
+add_subdirectory("${llama_cpp_tree}" llama.cpp EXCLUDE_FROM_ALL)
+
+# ---- GCC's AMX intrinsics --------------------------------------------------------------------------------------------
+
+set(amx_kernels "${llama_cpp_tree}/ggml/src/ggml-cpu/amx/mmq.cpp")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND EXISTS "${amx_kernels}")
+    # The directory, not a target: a portable build compiles the file once per CPU variant.
+    set_source_files_properties("${amx_kernels}" DIRECTORY "${llama_cpp_tree}/ggml/src" PROPERTIES
+        COMPILE_OPTIONS "-include;${PROJECT_SOURCE_DIR}/cmake/amx_tiles.h")
+endif()
+
+# ---- libraries that travel in the wheel ------------------------------------------------------------------------------
+
+if(PYSPEC_PORTABLE)
+    set(PYSPEC_BACKEND_TARGETS ${GGML_AVAILABLE_BACKENDS})
+    # Names of their own and no versions: a wheel holds no links, and a loader that already has the `libllama.so` of
+    # another package must not take it for ours.
+    foreach(target llama ggml ggml-base)
+        set_target_properties(${target} PROPERTIES OUTPUT_NAME "pyspec-${target}")
+    endforeach()
+    foreach(target llama ggml ggml-base ${PYSPEC_BACKEND_TARGETS})
+        set_property(TARGET ${target} PROPERTY VERSION)
+        set_property(TARGET ${target} PROPERTY SOVERSION)
+        set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+        if(APPLE)
+            set_target_properties(${target} PROPERTIES INSTALL_RPATH "@loader_path")
+        elseif(UNIX)
+            set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
+            target_link_options(${target} PRIVATE "$<$<CONFIG:Release>:LINKER:--strip-all>")
+        endif()
+        install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION pyspec/lib COMPONENT pyspec)
+    endforeach()
+endif()

@@ -1,0 +1,258 @@
+"""The round loop of one sequence: draft, target decode, verify, commit or roll back.
+
+The only place that mutates a target's memory during a generation. Owns the history and the invariants;
+leaves drafting, choosing, text and strategies to the objects it is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+from pyspec._core import Sampler
+from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, StateError
+from pyspec.sequence import SequenceMemory
+from pyspec.speculators import History, Speculator, Tokens, checked_accept, checked_begin, checked_draft
+from pyspec.stats import Stats, Timings
+from pyspec.verify import Verdict, verify
+
+__all__ = ["Decoder", "DecoderOptions", "Request"]
+
+_log = logging.getLogger("pyspec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderOptions:
+    """How rounds treat tokens that must be decoded again after a rollback.
+
+    Attributes:
+        replay: "fused" lets decided tokens ride in front of the next draft; "immediate" spends a decode on them.
+        max_tries: rollbacks to one saved position before a round without a draft commits (fused only).
+        max_pending: the same by number of pending tokens.
+        n_draft: most tokens in one draft, None leaves it to the speculator.
+    """
+
+    replay: str = "fused"
+    max_tries: int = 4
+    max_pending: int = 16
+    n_draft: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.replay not in ("fused", "immediate"):
+            raise InvalidValueError(name="replay", value=self.replay, allowed="'fused' or 'immediate'")
+        for name in ("max_tries", "max_pending", "n_draft"):
+            value = getattr(self, name)
+            if value is None and name == "n_draft":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidValueError(name=name, value=value, allowed="a whole number >= 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One generation.
+
+    Attributes:
+        prompt: [n_prompt] token ids, at least one.
+        sampler: chooses the target's tokens; the prompt is told to it.
+        speculator: drafts; None decodes plainly.
+        max_tokens: most tokens to emit, None for as many as fit.
+        end_tokens: end the generation and are not emitted.
+        emit: called once per emitted token; returns a finish reason or None.
+    """
+
+    prompt: Tokens
+    sampler: Sampler
+    speculator: Speculator | None
+    max_tokens: int | None
+    end_tokens: frozenset[int]
+    emit: Callable[[int], str | None]
+
+
+class Decoder:
+    """Runs the rounds of one generation after another on one sequence.
+
+    Invariants, after every round: memory holds exactly the first `memory.n_past` tokens of `history`; at least
+    one decided token is pending (not in memory); no token of a rejected draft is in memory.
+    """
+
+    def __init__(self, memory: SequenceMemory, options: DecoderOptions, *, n_vocab: int) -> None:
+        self.memory = memory
+        self.options = options
+        self.n_vocab = n_vocab
+        self.history = History()
+        self.stats = Stats()
+        self.timings = Timings()
+        self.finish: str | None = None
+        self._request: Request | None = None
+        self._speculating = False
+        self._n_tries = 0
+
+    @property
+    def n_pending(self) -> int:
+        """Decided tokens that are not in memory."""
+        return len(self.history) - self.memory.n_past
+
+    # ------------------------------------------------------------- a generation
+    def begin(self, request: Request) -> None:
+        """Start a generation on an empty memory.
+
+        Raises:
+            InvalidValueError: an empty prompt.
+            ContextFullError: the prompt alone is longer than the context.
+            SpeculatorError: the speculator's `begin` raised.
+        """
+        n_prompt = len(request.prompt)
+        n_ctx = self.memory.context.n_ctx_seq
+        if n_prompt == 0:
+            raise InvalidValueError(name="prompt", value=[], allowed="at least one token")
+        if n_prompt > n_ctx:
+            raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx)
+        self.memory.clear()
+        self.history = History(request.prompt)
+        rollback = self.memory.rollback
+        self._base = (self.memory.n_decodes, rollback.n_saves, rollback.saved_bytes)
+        self.stats = Stats(n_prompt=n_prompt, rollback=rollback.name)
+        self.timings = Timings(n_prompt=n_prompt)
+        self.finish = None
+        self._request = request
+        self._n_tries = 0
+        self._n_left = request.max_tokens if request.max_tokens is not None else 2**62
+        if self._n_left == 0:
+            self.finish = "length"
+        self._speculating = request.speculator is not None
+        sampler = request.sampler
+        sampler.reset()
+        if not sampler.is_greedy:
+            for token in request.prompt.tolist():
+                sampler.accept(token, prompt=True)
+        if request.speculator is not None:
+            checked_begin(request.speculator, request.prompt)
+
+    def step(self) -> Verdict:
+        """One round; sets `finish` when it was the last.
+
+        Raises:
+            PyspecError, KeyboardInterrupt: the generation is over; the sequence's memory is empty, or as after the
+                last round when the error is a `SpeculatorError`.
+        """
+        request = self._request
+        assert request is not None and self.finish is None, "step without a running generation"
+        memory, history, stats, timings = self.memory, self.history, self.stats, self.timings
+        first = stats.n_rounds == 0
+        t0 = perf_counter()
+        if memory.n_past + self.n_pending > memory.context.n_ctx_seq:
+            self.finish = "context"
+            return Verdict([], 0, 0, "context")
+        draft = [] if first else self._draft(request)
+        t1 = perf_counter()
+        try:
+            if draft:
+                draft = self._save(draft)
+            t2 = perf_counter()
+            if not draft:
+                memory.commit()
+            if first:
+                memory.feed(history.view(), n_last=memory.context.n_batch)
+            pending = history.view()[memory.n_past :].tolist()
+            assert pending, "pending is never empty during a generation"
+            memory.decode(pending + draft, 1 + len(draft))
+            t3 = perf_counter()
+            verdict = self._verify(request, draft)
+            t4 = perf_counter()
+            self._settle(draft, verdict)
+        except BaseException:
+            # whatever stopped this round, nothing half done may stay behind
+            with contextlib.suppress(PyspecError):
+                memory.clear()
+            raise
+        t5 = perf_counter()
+        if draft and request.speculator is not None:
+            author = getattr(request.speculator, "author", None) or request.speculator
+            stats.count_draft(author.name, len(draft), verdict.n_accepted)
+            checked_accept(request.speculator, len(draft), verdict.n_accepted, own=True)
+        timings.draft_s += t1 - t0
+        timings.rollback_s += (t2 - t1) + (t5 - t4)
+        timings.decode_s += t3 - t2
+        timings.verify_s += t4 - t3
+        return verdict
+
+    # ------------------------------------------------------------- parts of a round
+    def _draft(self, request: Request) -> list[int]:
+        """Ask the speculator, within everything that limits this round."""
+        speculator, options, memory = request.speculator, self.options, self.memory
+        if speculator is None or not self._speculating:
+            return []
+        n_pending = self.n_pending
+        if self._n_tries and (self._n_tries >= options.max_tries or n_pending > options.max_pending):
+            self.stats.n_forced_commits += 1
+            return []
+        context = memory.context
+        n_max = min(
+            self._n_left - 1,
+            context.n_ctx_seq - memory.n_past - n_pending,
+            memory.width_max - n_pending,
+            context.n_outputs_max - 1,
+            memory.rollback.max_draft,
+        )
+        if options.n_draft is not None:
+            n_max = min(n_max, options.n_draft)
+        if n_max < 1:
+            return []
+        return checked_draft(speculator, self.history, n_max, self.n_vocab)
+
+    def _save(self, draft: list[int]) -> list[int]:
+        """Save before the draft; when that fails go on without drafts and say so."""
+        try:
+            self.memory.save()
+        except (StateError, MemoryError) as error:
+            self._speculating = False
+            self.stats.n_failed_saves += 1
+            _log.warning("no more drafts in this generation: the state could not be saved (%s)", error)
+            return []
+        return draft
+
+    def _verify(self, request: Request, draft: list[int]) -> Verdict:
+        sampler, context = request.sampler, self.memory.context
+        if sampler.is_greedy:
+            return verify(draft, context.argmax_rows().tolist().__getitem__, request.emit, request.end_tokens)
+
+        def choose(row: int) -> int:
+            token = sampler.sample(context, row)
+            sampler.accept(token)
+            return token
+
+        return verify(draft, choose, request.emit, request.end_tokens)
+
+    def _settle(self, draft: list[int], verdict: Verdict) -> None:
+        """Commit or roll back, and count."""
+        memory, stats, n_draft = self.memory, self.stats, len(draft)
+        keep = memory.n_past - n_draft + verdict.n_accepted
+        self.history.extend(verdict.tokens)
+        self._n_left -= len(verdict.tokens)
+        stats.n_rounds += 1
+        stats.n_generated += len(verdict.tokens)
+        stats.n_cut += verdict.n_cut
+        if verdict.n_accepted == n_draft:
+            memory.commit()
+            self._n_tries = 0
+        else:
+            reached = memory.roll_back(keep)
+            stats.n_rollbacks += 1
+            stats.n_replayed += keep - reached
+            self._n_tries += reached < keep
+            if reached < keep and self.options.replay == "immediate":
+                memory.commit()
+                memory.decode(self.history.view()[reached:keep], 0)
+                self._n_tries = 0
+        self.finish = verdict.finish
+        if self.finish is None and self._n_left <= 0:
+            self.finish = "length"
+        n_decodes, n_saves, saved_bytes = self._base
+        stats.n_decodes = memory.n_decodes - n_decodes
+        stats.n_saves = memory.rollback.n_saves - n_saves
+        stats.saved_bytes = memory.rollback.saved_bytes - saved_bytes
+        assert memory.n_past < len(self.history) or self.finish, "a decided token is pending"

@@ -1,0 +1,492 @@
+"""The facade: a GGUF model that generates, speculation included.
+
+Owns the assembly of model, context, rollback, speculator and decoder, and one generation at a time.
+Leaves every decision inside a generation to the layers below.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from os import PathLike, fspath
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+
+from pyspec import models
+from pyspec._core import Context, Model, Sampler, set_log_level
+from pyspec.completion import Completion
+from pyspec.config import SamplingOptions
+from pyspec.decoder import Decoder, DecoderOptions, Request
+from pyspec.errors import (
+    BusyError,
+    ClosedError,
+    InvalidValueError,
+    TokenRangeError,
+    UnknownOptionError,
+    UnsupportedError,
+    VocabularyMissingError,
+)
+from pyspec.memory import probe
+from pyspec.rollback import check_name, choose, needs_spare
+from pyspec.sequence import SequenceMemory
+from pyspec.speculators import Spec, Speculator, Tokens, as_tokens, make, parse_options, register
+from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
+from pyspec.text import TextStream
+
+__all__ = ["Llama"]
+
+_log = logging.getLogger("pyspec")
+_DEFAULT: Any = "(the object's default)"
+_SAMPLING = frozenset(f.name for f in fields(SamplingOptions))
+
+
+class Llama:
+    """A model with one context, ready to generate.
+
+    Args:
+        path: a GGUF file (the first of a split model), or a name that `pyspec models` lists.
+        n_ctx: positions of the context, 0 for what the model was trained with.
+        n_batch, n_ubatch: most tokens in one decode, and in one graph.
+        n_threads: CPU threads, 0 for the physical cores.
+        n_gpu_layers: layers on the GPU, negative for all.
+        n_seq_max: sequences the user can use; a spare one for rollback comes on top.
+        n_rs_seq: recurrent states kept for `rollback="snapshot"`, where the architecture has them.
+        flash_attn: on, off, or None to let llama.cpp decide.
+        seed: default seed of generations, None draws one each time.
+        spec: default speculator: a name ("default", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",
+            "none", each with options as in "ngram-mod:n_match=12"), a list of names, an object, or None. Not given:
+            "default" (what `--spec-default` is in llama.cpp), after "draft-model" when there is one.
+        draft_model: path, name or loaded `Model` for the speculator "draft-model".
+        draft_options: `DraftModelOptions`, or its fields as a dict.
+        rollback: "auto", "trim", "snapshot", "shadow", "fork", "checkpoint-host" or "checkpoint-device".
+        draft_rollback: the same for the draft model's own context.
+        replay, max_tries, max_pending, n_draft: see `pyspec.decoder.DecoderOptions`.
+        checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
+        exact: not yet.
+        verbose: send llama.cpp's messages to the logger `pyspec.llama` from INFO on.
+        progress: called with 0.0 to 1.0 while the model loads; returning False cancels.
+        context: further options of `pyspec._core.Context` by name, e.g. `type_k="q8_0"`.
+        model: further options of `pyspec._core.Model` by name, e.g. `use_mlock=True`.
+
+    Raises:
+        PyspecError: the model or context cannot be had as asked, see `pyspec.errors`.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        n_ctx: int = 0,
+        n_batch: int = 2048,
+        n_ubatch: int = 512,
+        n_threads: int = 0,
+        n_gpu_layers: int = -1,
+        n_seq_max: int = 1,
+        n_rs_seq: int = 0,
+        flash_attn: bool | None = None,
+        seed: int | None = None,
+        spec: Spec | Sequence[Spec] = _DEFAULT,
+        draft_model: str | PathLike[str] | Model | None = None,
+        draft_options: DraftModelOptions | dict[str, Any] | None = None,
+        rollback: str = "auto",
+        draft_rollback: str = "auto",
+        replay: Literal["fused", "immediate"] = "fused",
+        max_tries: int = 4,
+        max_pending: int = 16,
+        n_draft: int | None = None,
+        checkpoint_budget_bytes: int = 0,
+        exact: bool = False,
+        verbose: bool = False,
+        progress: Callable[[float], bool | None] | None = None,
+        context: dict[str, Any] | None = None,
+        model: dict[str, Any] | None = None,
+        **unknown: object,
+    ) -> None:
+        _refuse_unknown(unknown, Llama.__init__)
+        if exact:
+            raise UnsupportedError(
+                what="exact=True", why="bit-exact width classes are not yet built", way_out="use exact=False"
+            )
+        set_log_level(logging.INFO if verbose else logging.WARNING)
+        rollback, self._draft_rollback = check_name(rollback), check_name(draft_rollback)
+        SamplingOptions(seed=seed)
+        self._seed = seed
+        options = DecoderOptions(replay=replay, max_tries=max_tries, max_pending=max_pending, n_draft=n_draft)
+        self._lock = threading.Lock()
+        self._busy_thread: int | None = None
+        self._closed = False
+        self._draft_source = draft_model
+        self._draft_options = _as_draft_options(draft_options)
+        self._drafts: dict[str, DraftModel] = {}
+        self._budget = checkpoint_budget_bytes
+
+        self.model = Model(models.resolve(path), n_gpu_layers=n_gpu_layers, progress=progress, **(model or {}))
+        self._sizes: dict[str, Any] = {
+            "n_batch": n_batch,
+            "n_ubatch": n_ubatch,
+            "n_threads": n_threads,
+            "flash_attn": flash_attn,
+        }
+        spare = needs_spare(rollback, self.model.memory_kind)
+        self.context = Context(
+            self.model,
+            **self._sizes,
+            n_ctx=n_ctx,
+            n_seq_max=n_seq_max + 1 if spare else n_seq_max,
+            n_rs_seq=n_rs_seq,
+            **{"kv_unified": True if spare else None} | (context or {}),
+        )
+        self.capabilities = probe(self.context)
+        strategy, self.rollback_reason = choose(
+            self.context,
+            self.capabilities,
+            rollback,
+            spare=self.context.n_seq_max - 1 if spare else None,
+            checkpoint_budget_bytes=checkpoint_budget_bytes,
+        )
+        self._decoder = Decoder(SequenceMemory(self.context, strategy), options, n_vocab=self.model.vocab.n_tokens)
+        self._eog = frozenset(self.model.vocab.eog_tokens)
+        self._pieces: dict[int, bytes] = {}
+        self._made: dict[str, Speculator | None] = {}
+        if spec is _DEFAULT:
+            spec = ["draft-model", "default"] if draft_model is not None else "default"
+        self._spec = self._speculator(spec)
+        if draft_model is not None and not self._drafts:
+            _log.warning("draft_model=%s was given but spec=%r does not use it", _name(draft_model), spec)
+        _log.info(
+            "%s: %s memory, rollback %s (%s), speculator %s",
+            self.model.description,
+            self.capabilities.kind,
+            strategy.name,
+            self.rollback_reason,
+            self._spec.name if self._spec else "none",
+        )
+
+    # ------------------------------------------------------------- vocabulary
+    @property
+    def n_ctx(self) -> int:
+        """Positions of one sequence."""
+        return self.context.n_ctx_seq
+
+    @property
+    def n_vocab(self) -> int:
+        """Number of token ids."""
+        return self.model.vocab.n_tokens
+
+    @property
+    def rollback(self) -> str:
+        """The rollback strategy in use."""
+        return self._decoder.memory.rollback.name
+
+    def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Token ids of `text`.
+
+        Raises:
+            VocabularyMissingError: the model has no text vocabulary.
+        """
+        self._check_open()
+        tokens: list[int] = self.model.vocab.tokenize(
+            text, add_special=add_special, parse_special=parse_special
+        ).tolist()
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Text of token ids; malformed UTF-8 becomes U+FFFD.
+
+        Raises:
+            VocabularyMissingError: the model has no text vocabulary.
+            TokenRangeError: an id outside the vocabulary.
+        """
+        self._check_open()
+        return self.model.vocab.detokenize(as_tokens(tokens), unparse_special=special).decode("utf-8", "replace")
+
+    # ------------------------------------------------------------- generation
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = 256,
+        stop: str | Sequence[str] | None = None,
+        stop_tokens: Sequence[int] = (),
+        ignore_eos: bool = False,
+        spec: Spec | Sequence[Spec] = _DEFAULT,
+        on_text: Callable[[str], object] | None = None,
+        **sampling: Any,
+    ) -> Completion:
+        """Generate after `prompt`.
+
+        Args:
+            prompt: text, or token ids (the only way for a model without a text vocabulary).
+            max_tokens: most tokens to generate, None for as many as the context holds.
+            stop: texts that end the generation and are not part of it.
+            stop_tokens: token ids that end it, beside the model's own.
+            ignore_eos: generate on after the model's own end tokens.
+            spec: a speculator for this call, as in the constructor.
+            on_text: called with each new piece of text.
+            sampling: fields of `pyspec.config.SamplingOptions`, e.g. `temperature=0.8, top_p=0.9, seed=1`.
+
+        Returns:
+            The completion.
+
+        Raises:
+            InvalidValueError, UnknownOptionError, TokenRangeError: an argument; nothing happened.
+            ContextFullError: the prompt is longer than the context.
+            BusyError: another thread is generating with this object.
+            KeyboardInterrupt: Ctrl-C; the object stays usable.
+        """
+        call = self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)
+        while True:
+            try:
+                piece = next(call)
+            except StopIteration as end:
+                completion: Completion = end.value
+                return completion
+            if on_text is not None:
+                on_text(piece)
+
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = 256,
+        stop: str | Sequence[str] | None = None,
+        stop_tokens: Sequence[int] = (),
+        ignore_eos: bool = False,
+        spec: Spec | Sequence[Spec] = _DEFAULT,
+        **sampling: Any,
+    ) -> Generator[str | Completion, None, Completion]:
+        """As `generate`, piece by piece: texts as they come, and the `Completion` as the last item.
+
+        The same completion is the generator's return value. Arguments are checked at the first `next`; closing the
+        generator ends the generation.
+        """
+        completion = yield from self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)
+        yield completion
+        return completion
+
+    def abort(self) -> None:
+        """Stop the generation at work, from any thread; it raises `AbortedError` there."""
+        self.context.abort()
+
+    # ------------------------------------------------------------- life
+    def close(self) -> None:
+        """Free the contexts and the model.
+
+        Raises:
+            BusyError: a generation is at work.
+        """
+        with self._exclusive(check=False):
+            self._closed = True
+            for draft in self._drafts.values():
+                draft.close()
+            self.context.close()
+            self.model.close()
+
+    def __enter__(self) -> Llama:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.capabilities.kind}, rollback {self.rollback}"
+        return f"<Llama {self.model.path!r} {state}>"
+
+    # ------------------------------------------------------------- inside
+    def _stream(
+        self,
+        prompt: str | Sequence[int],
+        max_tokens: int | None,
+        stop: str | Sequence[str] | None,
+        stop_tokens: Sequence[int],
+        ignore_eos: bool,
+        spec: Spec | Sequence[Spec],
+        sampling: dict[str, Any],
+    ) -> Generator[str, None, Completion]:
+        start = perf_counter()
+        with self._exclusive():
+            for name in sampling:
+                if name not in _SAMPLING:
+                    known = _SAMPLING | set(inspect.signature(Llama.generate).parameters) - {
+                        "self",
+                        "sampling",
+                    }
+                    raise UnknownOptionError(name=name, known=known)
+            if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int)):
+                raise InvalidValueError(name="max_tokens", value=max_tokens, allowed="a whole number >= 0, or None")
+            if max_tokens is not None and max_tokens < 0:
+                max_tokens = None  # llama.cpp's and llama-cpp-python's way to say "no limit"
+            options = SamplingOptions(**{"seed": self._seed} | sampling)
+            sampler = Sampler(self.model, options)
+            stream = TextStream(self._piece, _as_stops(stop))
+            ids = self._prompt_tokens(prompt)
+            ends = frozenset(self._tokens_in_range(stop_tokens, "stop_tokens").tolist())
+            decoder = self._decoder
+            speculator = self._spec if spec is _DEFAULT else self._speculator(spec)
+            decoder.begin(
+                Request(
+                    prompt=ids,
+                    sampler=sampler,
+                    speculator=speculator,
+                    max_tokens=max_tokens,
+                    end_tokens=ends if ignore_eos else self._eog | ends,
+                    emit=lambda token: "stop" if stream.push(token) else None,
+                )
+            )
+            tokens: list[int] = []
+            timings = decoder.timings
+            while decoder.finish is None:
+                tokens += decoder.step().tokens
+                if timings.prompt_s == 0.0:
+                    timings.prompt_s = perf_counter() - start
+                if piece := stream.take():
+                    yield piece
+            stream.finish()
+            if piece := stream.take():
+                yield piece
+            stats = decoder.stats
+            stats.rollback_reason = self.rollback_reason
+            timings.n_generated = stats.n_generated
+            timings.generate_s = perf_counter() - start - timings.prompt_s
+            self._report(speculator, stats.n_drafts, stats.n_rounds)
+            return Completion(
+                text=stream.text,
+                tokens=tokens[: stream.n_tokens],
+                finish_reason=decoder.finish,
+                stop=stream.stopped_by,
+                prompt_tokens=ids.tolist(),
+                seed=sampler.seed,
+                stats=stats,
+                timings=timings,
+            )
+
+    def _report(self, speculator: Speculator | None, n_drafts: int, n_rounds: int) -> None:
+        if speculator is not None and n_drafts == 0 and n_rounds > 32:
+            level = logging.WARNING if "draft-model" in speculator.name else logging.INFO
+            _log.log(level, "speculator %s drafted nothing in %d rounds", speculator.name, n_rounds)
+
+    def _prompt_tokens(self, prompt: str | Sequence[int]) -> Tokens:
+        if isinstance(prompt, (str, bytes)):
+            if not self.model.vocab.has_text:
+                raise VocabularyMissingError(what="a prompt given as text")
+            ids = self.model.vocab.tokenize(prompt, add_special=True, parse_special=True)
+            if not len(ids):
+                raise InvalidValueError(name="prompt", value=prompt, allowed="a text of at least one token")
+            return ids
+        return self._tokens_in_range(prompt, "prompt")
+
+    def _tokens_in_range(self, values: Sequence[int], name: str) -> Tokens:
+        try:
+            ids = as_tokens(np.asarray(values)).copy()
+        except (InvalidValueError, ValueError, TypeError):
+            raise InvalidValueError(name=name, value=values, allowed="whole token ids, or text") from None
+        bad = np.flatnonzero((ids < 0) | (ids >= self.n_vocab))
+        if len(bad):
+            raise TokenRangeError(token=int(ids[bad[0]]), index=int(bad[0]), n_vocab=self.n_vocab)
+        return ids
+
+    def _piece(self, token: int) -> bytes:
+        piece = self._pieces.get(token)
+        if piece is None:
+            vocab = self.model.vocab
+            piece = self._pieces[token] = vocab.token_to_piece(token) if vocab.has_text else b""
+        return piece
+
+    def _speculator(self, spec: Spec | Sequence[Spec]) -> Speculator | None:
+        """Build `spec`, or the one that was built for the same names before (its tables are kept)."""
+        names = [spec] if isinstance(spec, str) else list(spec) if isinstance(spec, (list, tuple)) else [None]
+        texts = [name for name in names if isinstance(name, str)]
+        key = "+".join(texts) if len(texts) == len(names) else None
+        if key is not None and key in self._made:
+            return self._made[key]
+        made = make(spec, n_vocab=self.n_vocab, draft=self._draft_speculator)
+        if key is not None:
+            self._made[key] = made
+        return made
+
+    def _draft_speculator(self, source: str, options: str) -> DraftModel:
+        """The draft model at `source` ("" is the one of the constructor), loaded once."""
+        given: str | PathLike[str] | Model | None = source or self._draft_source
+        if given is None:
+            raise InvalidValueError(
+                name="spec", value="draft-model", allowed="used with draft_model=PATH, or 'draft:PATH'"
+            )
+        key = f"{_name(given)}:{options}"
+        if key not in self._drafts:
+            loaded = given if isinstance(given, Model) else Model(models.resolve(given))
+            self._drafts[key] = DraftModel(
+                loaded,
+                target=self.model.vocab,
+                options=parse_options(DraftModelOptions, options) if options else self._draft_options,
+                n_ctx=self.context.n_ctx_seq,
+                rollback=self._draft_rollback,
+                checkpoint_budget_bytes=self._budget,
+                context=self._sizes,
+            )
+        return self._drafts[key]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(what="Llama")
+
+    @contextmanager
+    def _exclusive(self, *, check: bool = True) -> Iterator[None]:
+        if check:
+            self._check_open()
+        if not self._lock.acquire(blocking=False):
+            raise BusyError(what="Llama")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+# ------------------------------------------------------------- speculators that need a model
+def _draft(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:
+    if not argument:
+        raise InvalidValueError(name="spec", value="draft", allowed="'draft:PATH', or 'draft-model' with draft_model=")
+    return draft(argument, "")
+
+
+def _draft_model(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:
+    return draft("", argument)
+
+
+register("draft", _draft)
+register("draft-model", _draft_model)
+
+
+# ------------------------------------------------------------- arguments
+def _name(source: str | PathLike[str] | Model) -> str:
+    return source.path if isinstance(source, Model) else fspath(source)
+
+
+def _as_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(isinstance(s, str) and s for s in stops):
+        raise InvalidValueError(name="stop", value=stop, allowed="a text or several, none of them empty")
+    return stops
+
+
+def _as_draft_options(options: DraftModelOptions | dict[str, Any] | None) -> DraftModelOptions:
+    if isinstance(options, DraftModelOptions):
+        return options
+    unknown = set(options or {}) - {f.name for f in fields(DraftModelOptions)}
+    if unknown:
+        raise UnknownOptionError(name=min(unknown), known=[f.name for f in fields(DraftModelOptions)])
+    return DraftModelOptions(**(options or {}))
+
+
+def _refuse_unknown(unknown: dict[str, object], function: Callable[..., object]) -> None:
+    if unknown:
+        known = set(inspect.signature(function).parameters) - {"self", "unknown"}
+        raise UnknownOptionError(name=min(unknown), known=known)

@@ -1,0 +1,90 @@
+"""The tokens that one sequence of a context holds.
+
+Owns the count of positions in memory and what happens to it on failure: a sequence whose decode failed is empty.
+Leaves to others which tokens to decode; a target and a draft model use it alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from pyspec._core import Context
+from pyspec.errors import PyspecError
+from pyspec.rollback.protocol import Rollback
+from pyspec.speculators.history import Tokens
+
+__all__ = ["SequenceMemory"]
+
+
+class SequenceMemory:
+    """Memory of one sequence, with its rollback strategy.
+
+    Attributes:
+        n_past: tokens in memory, which is also the next position.
+        n_decodes: decodes since construction.
+    """
+
+    def __init__(self, context: Context, rollback: Rollback) -> None:
+        self.context = context
+        self.rollback = rollback
+        self.n_past = 0
+        self.n_decodes = 0
+
+    @property
+    def width_max(self) -> int:
+        """Most tokens in one decode that may be rolled back: one ubatch, so that no sliding window moves inside it."""
+        return min(self.context.n_batch, self.context.n_ubatch)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.n_past = 0
+        self.rollback.reset()
+
+    def decode(self, tokens: Tokens | Sequence[int], n_outputs: int) -> None:
+        """Add `tokens` to memory; the last `n_outputs` give logits rows.
+
+        Raises:
+            PyspecError, KeyboardInterrupt: the sequence is empty afterwards.
+        """
+        try:
+            self.context.decode(tokens, pos=self.n_past, seq_id=self.rollback.seq_id, n_outputs=n_outputs)
+        except BaseException:
+            with contextlib.suppress(PyspecError):
+                self.clear()
+            raise
+        self.n_decodes += 1
+        self.n_past += len(tokens)
+
+    def feed(self, tokens: Tokens, *, n_last: int) -> None:
+        """Decode all but the last 1 to `n_last` tokens in steps of `n_batch`, without outputs.
+
+        The steps depend on the number of tokens alone, so that plain and speculative runs split alike.
+        """
+        start, n = 0, len(tokens)
+        while n - start > n_last:
+            step = min(n_last, n - start - 1)
+            self.decode(tokens[start : start + step], 0)
+            start += step
+
+    def save(self) -> None:
+        """Make the present end restorable."""
+        self.rollback.save(self.n_past)
+
+    def commit(self) -> None:
+        """Keep all that is in memory; the save is of no more use."""
+        self.rollback.commit()
+
+    def roll_back(self, keep: int) -> int:
+        """Forget tokens at or after `keep`; returns the position reached, which may be smaller.
+
+        Raises:
+            PyspecError: refused; the sequence is empty afterwards.
+        """
+        try:
+            self.n_past = self.rollback.roll_back(keep)
+        except BaseException:
+            with contextlib.suppress(PyspecError):
+                self.clear()
+            raise
+        return self.n_past

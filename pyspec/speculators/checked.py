@@ -1,0 +1,117 @@
+"""The border to speculators, which may be anybody's code: their mistakes become one error.
+
+Owns the checks of a draft and the wrapping of exceptions; leaves to the decoder what to do about a bad
+speculator. A `SpeculatorError` of a member of a chain passes unchanged, so that it names the member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import index
+
+import numpy as np
+
+from pyspec.errors import SpeculatorError
+from pyspec.speculators.history import History, Tokens
+from pyspec.speculators.protocol import Speculator
+
+__all__ = ["checked_accept", "checked_begin", "checked_draft"]
+
+_ONLY_INT = {int}
+
+
+def checked_draft(speculator: Speculator, history: History, n_max: int, n_vocab: int) -> list[int]:
+    """The speculator's draft as Python ints, at most `n_max` of them, each in the vocabulary.
+
+    Accepted are sequences and one-dimensional arrays of whole numbers; strings, bytes, bools and floats are
+    not.
+
+    Raises:
+        SpeculatorError: it raised, returned something else, an id outside 0 to `n_vocab` - 1, or more than
+            `n_max` tokens (not cut in silence: a speculator that ignores its limit has a mistake worth
+            knowing).
+    """
+    try:
+        proposed: object = speculator.draft(history, n_max)
+        draft = list(proposed) if type(proposed) is list else _as_list(proposed)
+        if not draft:
+            return []
+        if set(map(type, draft)) != _ONLY_INT:
+            draft = [_as_int(token) for token in draft]
+    except SpeculatorError:
+        raise
+    except _WrongDraftError as error:
+        raise SpeculatorError(speculator=speculator.name, reason=str(error)) from None
+    except Exception as error:
+        raise _failed(speculator, "draft", error) from error
+    if len(draft) > n_max:
+        raise SpeculatorError(
+            speculator=speculator.name, reason=f"drafted {len(draft)} tokens, at most {n_max} were asked for"
+        )
+    low, high = min(draft), max(draft)
+    if low < 0 or high >= n_vocab:
+        wrong = low if low < 0 else high
+        raise SpeculatorError(
+            speculator=speculator.name,
+            reason=f"drafted token {wrong} at index {draft.index(wrong)}, known are 0 to {n_vocab - 1}",
+        )
+    return draft
+
+
+def checked_begin(speculator: Speculator, tokens: Tokens) -> None:
+    """`begin` with the speculator's own exceptions told as such.
+
+    Raises:
+        SpeculatorError: it raised.
+    """
+    with _told(speculator, "begin"):
+        speculator.begin(tokens)
+
+
+def checked_accept(speculator: Speculator, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+    """`accept` with the speculator's own exceptions told as such.
+
+    Raises:
+        SpeculatorError: it raised.
+    """
+    with _told(speculator, "accept"):
+        speculator.accept(n_drafted, n_accepted, own=own)
+
+
+class _WrongDraftError(Exception):
+    pass
+
+
+def _as_list(proposed: object) -> list[int]:
+    if isinstance(proposed, np.ndarray):
+        if proposed.ndim != 1 or (proposed.size and proposed.dtype.kind not in "iu"):
+            raise _WrongDraftError(f"drafted {proposed.dtype} of shape {proposed.shape}, not token ids")
+        return [int(token) for token in proposed.tolist()]
+    if isinstance(proposed, (str, bytes, bytearray, memoryview)) or not isinstance(proposed, Sequence):
+        raise _WrongDraftError(f"drafted {type(proposed).__name__}, not a sequence of token ids")
+    return list(proposed)
+
+
+def _as_int(token: object) -> int:
+    try:
+        if not isinstance(token, bool):
+            return index(token)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise _WrongDraftError(f"drafted {token!r} ({type(token).__name__}), not a token id")
+
+
+def _failed(speculator: Speculator, call: str, error: Exception) -> SpeculatorError:
+    reason = f"{call} raised {type(error).__name__}: {error}"
+    return SpeculatorError(speculator=speculator.name, reason=reason)
+
+
+@contextmanager
+def _told(speculator: Speculator, call: str) -> Iterator[None]:
+    try:
+        yield
+    except SpeculatorError:
+        raise
+    except Exception as error:
+        raise _failed(speculator, call, error) from error

@@ -1,0 +1,205 @@
+"""The `draft-model` speculator: a smaller model of the same vocabulary writes the draft.
+
+Owns the draft model's context and its rollback, since the draft model may itself be recurrent; its memory follows
+the history by longest common prefix. Greedy; parameters and defaults are llama.cpp's (common/common.h).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pyspec._core import Context, Model, Vocab
+from pyspec.config import between, int_between, validate
+from pyspec.errors import PyspecError, StateError, VocabularyMismatchError
+from pyspec.memory import probe
+from pyspec.rollback import choose, needs_spare
+from pyspec.sequence import SequenceMemory
+from pyspec.speculators.history import History, Tokens
+
+__all__ = ["DraftModel", "DraftModelOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftModelOptions:
+    """How a draft model drafts.
+
+    Attributes:
+        n_max: most tokens in one draft.
+        n_min: drafts shorter than this are dropped.
+        p_min: drafting stops before a token less probable than this.
+    """
+
+    n_max: int = 3
+    n_min: int = 0
+    p_min: float = 0.0
+
+    _CHECKS: ClassVar[dict[str, Any]] = {
+        "n_max": int_between(1, 4096),
+        "n_min": int_between(0, 4096),
+        "p_min": between(0, 1),
+    }
+
+    def __post_init__(self) -> None:
+        validate(self, self._CHECKS)
+
+
+class DraftModel:
+    """Drafts greedily with a model of its own.
+
+    Args:
+        model: the draft model, fully loaded.
+        target: the target's vocabulary, which the draft model's must equal.
+        options: lengths and the probability limit.
+        n_ctx: positions of the draft context; longer histories are not drafted for.
+        rollback: strategy of the draft model's memory, chosen by itself and not by the target's.
+        context: options of the draft context (threads, batch sizes, offload), as `pyspec._core.Context` has them.
+
+    Raises:
+        VocabularyMismatchError: the vocabularies differ, with the first differences.
+        UnknownOptionError, UnsupportedError: no such strategy, or one that this model's memory cannot do.
+    """
+
+    name: ClassVar[str] = "draft-model"
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        target: Vocab,
+        options: DraftModelOptions | None = None,
+        n_ctx: int,
+        rollback: str = "auto",
+        checkpoint_budget_bytes: int = 0,
+        context: dict[str, Any] | None = None,
+    ) -> None:
+        differences = target.differences(model.vocab)
+        if differences:
+            raise VocabularyMismatchError(differences=differences)
+        self.options = options or DraftModelOptions()
+        spare = needs_spare(rollback, model.memory_kind)
+        sizes = dict(context or {}) | {"n_ctx": n_ctx, "n_seq_max": 2 if spare else 1}
+        self.context = Context(model, **sizes)
+        self.n_vocab = min(target.n_tokens, model.vocab.n_tokens)
+        self.capabilities = probe(self.context)
+        strategy, self.rollback_reason = choose(
+            self.context,
+            self.capabilities,
+            rollback,
+            spare=1 if spare else None,
+            checkpoint_budget_bytes=checkpoint_budget_bytes,
+        )
+        self.memory = SequenceMemory(self.context, strategy)
+        self._held = History()  # the tokens in memory
+        self._n_same = 0  # how many of them are known to equal the history's
+        self._epoch = -1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the record of tokens and of one saved state; the model's and context's own are llama.cpp's."""
+        return self._held.nbytes + self.capabilities.state_bytes
+
+    def begin(self, tokens: Tokens) -> None:
+        """A new generation: what memory holds of its prompt is kept."""
+        self._n_same = 0
+
+    def draft(self, history: History, n_max: int) -> list[int]:
+        """Decode what is new in `history`, then up to `n_max` greedy tokens one by one."""
+        n_max = min(n_max, self.options.n_max, self.context.n_ctx_seq - len(history))
+        if n_max < max(1, self.options.n_min) or not len(history):
+            return []
+        tokens = history.view()
+        if len(tokens) and int(tokens.max()) >= self.n_vocab:
+            return []
+        try:
+            draft = self._draft(history, n_max)
+        except BaseException:
+            with contextlib.suppress(PyspecError):
+                self._forget()
+            raise
+        return draft if len(draft) >= self.options.n_min else []
+
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+        """Nothing to learn; memory follows the history at the next draft."""
+
+    def get_state(self) -> dict[str, Any]:
+        """The tokens in memory; the memory itself is saved with the context."""
+        return {"kind": self.name, "tokens": self._held.view().copy()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Decode the state's tokens again.
+
+        Raises:
+            StateError: not a state of a draft model.
+        """
+        if state.get("kind") != self.name or not isinstance(state.get("tokens"), np.ndarray):
+            raise StateError(reason="no state of a draft model")
+        self._forget()
+        tokens = state["tokens"]
+        if len(tokens) > 1:
+            self._ingest(tokens)
+
+    def close(self) -> None:
+        """Free the draft context."""
+        self.context.close()
+
+    # ------------------------------------------------------------- memory
+    def _forget(self) -> None:
+        self._held = History()
+        self._n_same = 0
+        self.memory.clear()
+
+    def _draft(self, history: History, n_max: int) -> list[int]:
+        self._align(history)
+        self._ingest(history.view()[self.memory.n_past :])
+        context, draft = self.context, [self.context.argmax(0)]
+        p_min = self.options.p_min
+        if p_min > 0 and self._probability(draft[0]) < p_min:
+            return []
+        if n_max > 1:
+            self.memory.save()
+        while len(draft) < n_max:
+            self.memory.decode(draft[-1:], 1)
+            self._held.append(draft[-1])
+            token = context.argmax(0)
+            if token >= self.n_vocab or (p_min > 0 and self._probability(token) < p_min):
+                break
+            draft.append(token)
+        return draft
+
+    def _align(self, history: History) -> None:
+        """Bring memory back to its longest common prefix with `history`, short of the last token."""
+        memory = self.memory
+        if history.epoch != self._epoch:
+            self._epoch, self._n_same = history.epoch, 0
+        held, tokens = self._held.view(), history.view()
+        same = min(self._n_same, len(held))
+        n = min(len(held), len(tokens) - 1)
+        differs = np.flatnonzero(held[same:n] != tokens[same:n])
+        keep = same + int(differs[0]) if len(differs) else n
+        if keep < memory.n_past:
+            if memory.rollback.can_roll_back(keep):
+                memory.roll_back(keep)
+            else:
+                memory.clear()
+            self._held.truncate(memory.n_past)
+        else:
+            memory.commit()
+        self._n_same = memory.n_past
+
+    def _ingest(self, tokens: Tokens) -> None:
+        """Decode decided tokens; the last one gives a row."""
+        memory = self.memory
+        before = memory.n_past
+        memory.feed(tokens, n_last=self.context.n_batch)
+        memory.decode(tokens[memory.n_past - before :], 1)
+        self._held.extend(tokens)
+        self._n_same = memory.n_past
+
+    def _probability(self, token: int) -> float:
+        """Softmax of the one row at `token`, its largest."""
+        row = self.context.logits(0, 1)[0]
+        return float(1.0 / np.exp(row - row[token]).sum())

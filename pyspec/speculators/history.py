@@ -1,0 +1,120 @@
+"""The growing token buffer of one sequence: every decided token, prompt first.
+
+Owns amortised appending and read-only views of it; the decoder alone writes, speculators only read.
+Leaves drafts out: a token enters when it has been emitted, so a speculator never sees its own guesses here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pyspec.errors import InvalidValueError
+
+__all__ = ["History", "Tokens", "as_tokens"]
+
+Tokens = NDArray[np.int32]  # [n_tokens]
+
+_CAPACITY_MIN = 1024
+
+
+def as_tokens(values: ArrayLike) -> Tokens:
+    """`values` as a contiguous int32 array [n_tokens], without a copy where it is one already.
+
+    Raises:
+        InvalidValueError: not one-dimensional, or not whole numbers that fit 32 bits.
+    """
+    array = np.asarray(values)
+    if array.size == 0 and array.ndim == 1:
+        return np.empty(0, np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidValueError(name="tokens", value=values, allowed="a flat sequence of whole token ids")
+    tokens = np.ascontiguousarray(array, np.int32)
+    if array.dtype.itemsize >= 4 and array.dtype != np.int32 and not np.array_equal(tokens, array):
+        raise InvalidValueError(name="tokens", value=values, allowed="token ids that fit 32 bits")
+    return tokens
+
+
+class History:
+    """Decided tokens of one sequence in one growing int32 buffer.
+
+    `epoch` counts the cuts: a reader that remembers it notices that what it had read may have changed.
+    Views stay readable after growth, and then show the tokens of the moment they were taken.
+
+    Raises:
+        InvalidValueError: `tokens` are not token ids.
+    """
+
+    __slots__ = ("_buffer", "_cells", "_n", "_readable", "epoch")
+
+    _buffer: Tokens
+    _cells: memoryview[int]
+    _readable: Tokens
+
+    def __init__(self, tokens: ArrayLike = ()) -> None:
+        start = as_tokens(tokens)
+        self._n = 0
+        self.epoch = 0
+        self._allocate(max(_CAPACITY_MIN, 2 * len(start)))
+        self.extend(start)
+
+    def _allocate(self, capacity: int) -> None:
+        buffer = np.empty(capacity, np.int32)
+        if self._n:
+            buffer[: self._n] = self._buffer[: self._n]
+        self._buffer = buffer
+        self._cells = memoryview(buffer)  # type: ignore[arg-type]
+        self._readable = buffer.view()
+        self._readable.flags.writeable = False
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: at most twice what the tokens need, and at least 4 KiB."""
+        return self._buffer.nbytes
+
+    def append(self, token: int) -> None:
+        """Add one decided token."""
+        if self._n == len(self._cells):
+            self._allocate(2 * self._n)
+        self._cells[self._n] = token
+        self._n += 1
+
+    def extend(self, tokens: Iterable[int] | Tokens) -> None:
+        """Add decided tokens in order.
+
+        Raises:
+            InvalidValueError: not token ids; nothing was added.
+        """
+        new = as_tokens(tokens if isinstance(tokens, np.ndarray) else list(tokens))
+        end = self._n + len(new)
+        if end > len(self._buffer):
+            self._allocate(max(end, 2 * len(self._buffer)))
+        self._buffer[self._n : end] = new
+        self._n = end
+
+    def truncate(self, n_tokens: int) -> None:
+        """Forget everything after the first `n_tokens`; changes `epoch` when something goes.
+
+        Raises:
+            InvalidValueError: negative, or more than there are.
+        """
+        if not 0 <= n_tokens <= self._n:
+            raise InvalidValueError(name="n_tokens", value=n_tokens, allowed=f"from 0 to {self._n}")
+        if n_tokens < self._n:
+            # a new buffer, so that views taken before keep showing what they showed
+            self._n = n_tokens
+            self._allocate(max(_CAPACITY_MIN, 2 * n_tokens))
+            self.epoch += 1
+
+    def view(self) -> Tokens:
+        """All tokens, read only, without a copy. Shape [n_tokens]."""
+        return self._readable[: self._n]
+
+    def tail(self, n_tokens: int) -> Tokens:
+        """The last `n_tokens` (fewer if there are fewer), read only, without a copy."""
+        return self._readable[max(0, self._n - n_tokens) : self._n]

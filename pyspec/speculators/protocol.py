@@ -1,0 +1,73 @@
+"""What a speculator is: the calls that the decoder makes, in which order, and what they promise.
+
+Owns the protocol and the check of a verdict's numbers; leaves drafting to the files named after each method.
+Values in, values out: a speculator of this layer sees token ids only, never a model or a context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from pyspec.errors import InvalidValueError
+from pyspec.speculators.history import History, Tokens
+
+__all__ = ["Speculator", "check_verdict"]
+
+
+@runtime_checkable
+class Speculator(Protocol):
+    """Anything that proposes the next tokens of one sequence.
+
+    Life of a generation: `begin` once, then per round `draft` and, when tokens of some speculator's draft
+    were verified, `accept`. One instance serves one sequence at a time and is not shared by threads.
+    """
+
+    @property
+    def name(self) -> str:
+        """How errors, statistics and the command line call it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it holds, an upper bound."""
+
+    def begin(self, tokens: Tokens) -> None:
+        """A generation starts; `tokens` [n_tokens] is the whole prompt, earlier turns included.
+
+        Must not keep `tokens` without a copy. What was learned from earlier generations may stay.
+        """
+
+    def draft(self, history: History, n_max: int) -> Sequence[int] | Tokens:
+        """Propose the tokens after `history`, best first in time: at most `n_max`, possibly none.
+
+        `history` starts with the tokens given to `begin` and only grows until the next `begin`, unless its
+        `epoch` changes: then it was cut, and whatever was read of it must be read again.
+        """
+
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+        """Hear the verdict: of the first `n_drafted` tokens of a draft, `n_accepted` were right.
+
+        `n_drafted` may be less than was proposed (the decoder may cut a draft). `own=False`: the draft came
+        from another speculator. A verdict without an open draft of one's own changes nothing.
+        """
+
+    def get_state(self) -> dict[str, Any]:
+        """All that is needed to draft the same later: plain data and numpy arrays. Taken between rounds."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Inverse of `get_state`, on a speculator with the same options.
+
+        Raises:
+            StateError: not a state of such a speculator; nothing was changed.
+        """
+
+
+def check_verdict(n_drafted: int, n_accepted: int) -> None:
+    """Refuse a verdict that cannot be.
+
+    Raises:
+        InvalidValueError: `n_accepted` is outside 0 to `n_drafted`.
+    """
+    if not 0 <= n_accepted <= n_drafted:
+        allowed = f"from 0 to n_drafted={n_drafted}"
+        raise InvalidValueError(name="n_accepted", value=n_accepted, allowed=allowed)

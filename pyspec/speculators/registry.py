@@ -1,0 +1,147 @@
+"""Speculators by name: from what a user writes to an object, and the names that exist.
+
+Owns the table of names and the string form "name:option=number,..."; leaves the options to each speculator's
+file. Speculators of later layers enter themselves with `register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from pyspec.config import from_keywords
+from pyspec.errors import InvalidValueError, UnknownOptionError
+from pyspec.speculators.chain import Chain
+from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
+from pyspec.speculators.ngram_mod import NgramMod, NgramModOptions
+from pyspec.speculators.protocol import Speculator
+
+__all__ = ["SPEC_DEFAULT", "Factory", "Spec", "make", "names", "parse_options", "register"]
+
+_T = TypeVar("_T")
+
+Spec = str | Speculator | NgramModOptions | NgramMapKOptions | None
+Factory = Callable[..., Speculator]
+"""Called as `factory(argument, n_vocab=..., **environment)`; `argument` is what followed the colon, or ""."""
+
+SPEC_DEFAULT = NgramModOptions(n_match=24, n_min=48, n_max=64)
+"""What `--spec-default` sets in llama.cpp (common/arg.cpp); the speculator named "default"."""
+
+
+def _ngram_mod(argument: str, **_: object) -> Speculator:
+    return NgramMod(parse_options(NgramModOptions, argument))
+
+
+def _ngram_map_k(argument: str, **_: object) -> Speculator:
+    return NgramMapK(parse_options(NgramMapKOptions, argument))
+
+
+def _default(argument: str, **_: object) -> Speculator:
+    if argument:
+        raise InvalidValueError(
+            name="spec", value=f"default:{argument}", allowed="'default' alone; 'ngram-mod' takes options"
+        )
+    return NgramMod(SPEC_DEFAULT)
+
+
+_factories: dict[str, Factory] = {"ngram-mod": _ngram_mod, "ngram-map-k": _ngram_map_k, "default": _default}
+
+
+def names() -> tuple[str, ...]:
+    """All names that `make` knows, in alphabetical order, "none" included."""
+    return tuple(sorted((*_factories, "none")))
+
+
+def register(name: str, factory: Factory) -> None:
+    """Let `make` build speculators called `name` or `name:argument`; twice the same is fine.
+
+    Raises:
+        InvalidValueError: the name is taken, empty, or has a colon, a space or an upper-case letter.
+    """
+    if not name or name != name.lower() or any(c in name for c in ": \t\n_"):
+        raise InvalidValueError(name="name", value=name, allowed="lower-case words joined by hyphens")
+    if name == "none" or _factories.get(name, factory) is not factory:
+        raise InvalidValueError(name="name", value=name, allowed=f"none of those taken: {', '.join(names())}")
+    _factories[name] = factory
+
+
+def make(spec: Spec | Sequence[Spec], *, n_vocab: int, **environment: Any) -> Speculator | None:
+    """Build what `spec` names.
+
+    Args:
+        spec: A name ("ngram-mod", "ngram-mod:n_match=12,n_max=32", "default", "none"), an options object, a
+            speculator (returned as it is), None, or several of these in order of preference.
+        n_vocab: Size of the target's vocabulary.
+        environment: Handed to the factories as it is, for speculators that need more than tokens.
+
+    Returns:
+        The speculator, a `Chain` of several, or None where nothing shall be drafted.
+
+    Raises:
+        UnknownOptionError: no such name, or no such option (with the nearest).
+        InvalidValueError: an option's value cannot be used, or `spec` is something else.
+    """
+    if not isinstance(spec, (list, tuple)):
+        return _make_one(spec, n_vocab, environment)
+    made = [_make_one(one, n_vocab, environment) for one in spec]
+    members = [member for member in made if member is not None]
+    if len({id(member) for member in members}) < len(members):
+        raise InvalidValueError(name="spec", value=spec, allowed="a list without the same object twice")
+    if len(members) < 2:
+        return members[0] if members else None
+    return Chain(members, n_vocab=n_vocab)
+
+
+def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculator | None:
+    if spec is None:
+        return None
+    if isinstance(spec, str):
+        name, _, argument = spec.partition(":")
+        name = name.strip().lower().replace("_", "-")
+        if name == "none" and not argument:
+            return None
+        factory = _factories.get(name)
+        if factory is None:
+            raise UnknownOptionError(name=spec.partition(":")[0], known=names(), where="speculator")
+        return factory(argument, n_vocab=n_vocab, **environment)
+    if isinstance(spec, NgramModOptions):
+        return NgramMod(spec)
+    if isinstance(spec, NgramMapKOptions):
+        return NgramMapK(spec)
+    if isinstance(spec, Speculator) and not isinstance(spec, type):
+        return spec
+    raise InvalidValueError(
+        name="spec", value=spec, allowed="a name, an options object, a speculator, None, or a list of these"
+    )
+
+
+def parse_options(kind: type[_T], text: str) -> _T:
+    """The options dataclass `kind` from "name=number,name=number"; an empty text means all defaults.
+
+    Whole numbers, numbers with a point, and true/false are understood; anything else is passed on as text.
+
+    Raises:
+        UnknownOptionError: `kind` has no such field.
+        InvalidValueError: a part without "=", a name given twice, or a value that `kind` refuses.
+    """
+    values: dict[str, object] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        name = name.replace("-", "_")
+        if not equals or not value or name in values:
+            known = ", ".join(f.name for f in fields(kind))  # type: ignore[arg-type]
+            raise InvalidValueError(name="spec", value=text, allowed=f"name=value, each once, of {known}")
+        values[name] = _as_value(value)
+    return from_keywords(kind, values)
+
+
+def _as_value(text: str) -> object:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
