@@ -262,6 +262,8 @@ void Context::read_back(const ContextOptions & options, const llama_context_para
     traits_.n_swa = model_->n_swa();
     traits_.partial_is_part = hybrid || traits_.n_swa > 0;
     traits_.device_state = traits_.recurrent && traits_.n_swa == 0;
+    // The graph that rotates keys aborts for other types, and for a hybrid whose layers are all recurrent.
+    traits_.shiftable = !hybrid && (params.type_k == GGML_TYPE_F16 || params.type_k == GGML_TYPE_F32);
     traits_.pos_end = std::numeric_limits<int32_t>::max();
     if (has_position_table(architecture)) {
         traits_.pos_end = model_->n_ctx_train();

@@ -127,7 +127,7 @@ void Context::seq_keep(int64_t seq_id) {
 }
 
 bool Context::can_shift() const {
-    return llama_memory_can_shift(memory_);
+    return traits_.shiftable && llama_memory_can_shift(memory_);
 }
 
 void Context::seq_add(int64_t seq_id, int64_t p0, int64_t p1, int64_t delta) {
@@ -138,7 +138,8 @@ void Context::seq_add(int64_t seq_id, int64_t p0, int64_t p1, int64_t delta) {
         invalid_value("delta", delta, "a difference of two positions");
     }
     if (!can_shift()) {
-        unsupported("shifting positions", "the model's memory cannot (see can_shift)", "decode the sequence again");
+        unsupported("shifting positions", "this memory cannot turn its keys to other positions (see can_shift)",
+                    "decode the sequence again; attention models can with type_k 'f16' or 'f32'");
     }
     const int64_t last = llama_memory_seq_pos_max(memory_, seq);
     const int64_t first = std::max<int64_t>(from, 0);

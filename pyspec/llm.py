@@ -6,38 +6,33 @@ Leaves every decision inside a generation to the layers below.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from os import PathLike, fspath
+from os import PathLike
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal
 
-import numpy as np
-
 from pyspec import models
 from pyspec._core import Context, Model, Sampler, set_log_level
+from pyspec.arguments import as_max_tokens, as_stops, prompt_tokens, refuse_unknown, tokens_in_range
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.errors import (
     BusyError,
     ClosedError,
-    InvalidValueError,
-    TokenRangeError,
-    UnknownOptionError,
     UnsupportedError,
-    VocabularyMissingError,
 )
 from pyspec.memory import probe
 from pyspec.rollback import check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
-from pyspec.speculators import Spec, Speculator, Tokens, as_tokens, make, parse_options, register
-from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
+from pyspec.speculator_pool import SpeculatorPool
+from pyspec.speculators import Spec, Speculator, as_tokens
+from pyspec.speculators.draft_model import DraftModelOptions
 from pyspec.text import TextStream
 
 __all__ = ["Llama"]
@@ -109,26 +104,20 @@ class Llama:
         model: dict[str, Any] | None = None,
         **unknown: object,
     ) -> None:
-        _refuse_unknown(unknown, Llama.__init__)
+        refuse_unknown(unknown, Llama.__init__)
         if exact:
             raise UnsupportedError(
                 what="exact=True", why="bit-exact width classes are not yet built", way_out="use exact=False"
             )
         set_log_level(logging.INFO if verbose else logging.WARNING)
-        rollback, self._draft_rollback = check_name(rollback), check_name(draft_rollback)
+        rollback, draft_rollback = check_name(rollback), check_name(draft_rollback)
         SamplingOptions(seed=seed)
         self._seed = seed
         options = DecoderOptions(replay=replay, max_tries=max_tries, max_pending=max_pending, n_draft=n_draft)
         self._lock = threading.Lock()
-        self._busy_thread: int | None = None
         self._closed = False
-        self._draft_source = draft_model
-        self._draft_options = _as_draft_options(draft_options)
-        self._drafts: dict[str, DraftModel] = {}
-        self._budget = checkpoint_budget_bytes
-
         self.model = Model(models.resolve(path), n_gpu_layers=n_gpu_layers, progress=progress, **(model or {}))
-        self._sizes: dict[str, Any] = {
+        sizes: dict[str, Any] = {
             "n_batch": n_batch,
             "n_ubatch": n_ubatch,
             "n_threads": n_threads,
@@ -137,7 +126,7 @@ class Llama:
         spare = needs_spare(rollback, self.model.memory_kind)
         self.context = Context(
             self.model,
-            **self._sizes,
+            **sizes,
             n_ctx=n_ctx,
             n_seq_max=n_seq_max + 1 if spare else n_seq_max,
             n_rs_seq=n_rs_seq,
@@ -154,12 +143,20 @@ class Llama:
         self._decoder = Decoder(SequenceMemory(self.context, strategy), options, n_vocab=self.model.vocab.n_tokens)
         self._eog = frozenset(self.model.vocab.eog_tokens)
         self._pieces: dict[int, bytes] = {}
-        self._made: dict[str, Speculator | None] = {}
+        self._speculators = SpeculatorPool(
+            self.model,
+            n_ctx=self.context.n_ctx_seq,
+            draft_model=draft_model,
+            draft_options=draft_options,
+            rollback=draft_rollback,
+            checkpoint_budget_bytes=checkpoint_budget_bytes,
+            context=sizes,
+        )
         if spec is _DEFAULT:
             spec = ["draft-model", "default"] if draft_model is not None else "default"
-        self._spec = self._speculator(spec)
-        if draft_model is not None and not self._drafts:
-            _log.warning("draft_model=%s was given but spec=%r does not use it", _name(draft_model), spec)
+        self._spec = self._speculators.get(spec)
+        if draft_model is not None and not self._speculators.n_draft_models:
+            _log.warning("draft_model was given but spec=%r does not use it", spec)
         _log.info(
             "%s: %s memory, rollback %s (%s), speculator %s",
             self.model.description,
@@ -284,8 +281,7 @@ class Llama:
         """
         with self._exclusive(check=False):
             self._closed = True
-            for draft in self._drafts.values():
-                draft.close()
+            self._speculators.close()
             self.context.close()
             self.model.close()
 
@@ -314,30 +310,21 @@ class Llama:
     ) -> Generator[str, None, Completion]:
         start = perf_counter()
         with self._exclusive():
-            for name in sampling:
-                if name not in _SAMPLING:
-                    known = _SAMPLING | set(inspect.signature(Llama.generate).parameters) - {
-                        "self",
-                        "sampling",
-                    }
-                    raise UnknownOptionError(name=name, known=known)
-            if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int)):
-                raise InvalidValueError(name="max_tokens", value=max_tokens, allowed="a whole number >= 0, or None")
-            if max_tokens is not None and max_tokens < 0:
-                max_tokens = None  # llama.cpp's and llama-cpp-python's way to say "no limit"
+            refuse_unknown(sampling, Llama.generate, _SAMPLING)
+            limit = as_max_tokens(max_tokens)
             options = SamplingOptions(**{"seed": self._seed} | sampling)
             sampler = Sampler(self.model, options)
-            stream = TextStream(self._piece, _as_stops(stop))
-            ids = self._prompt_tokens(prompt)
-            ends = frozenset(self._tokens_in_range(stop_tokens, "stop_tokens").tolist())
+            stream = TextStream(self._piece, as_stops(stop))
+            ids = prompt_tokens(self.model.vocab, prompt)
+            ends = frozenset(tokens_in_range(stop_tokens, self.n_vocab, name="stop_tokens").tolist())
             decoder = self._decoder
-            speculator = self._spec if spec is _DEFAULT else self._speculator(spec)
+            speculator = self._spec if spec is _DEFAULT else self._speculators.get(spec)
             decoder.begin(
                 Request(
                     prompt=ids,
                     sampler=sampler,
                     speculator=speculator,
-                    max_tokens=max_tokens,
+                    max_tokens=limit,
                     end_tokens=ends if ignore_eos else self._eog | ends,
                     emit=lambda token: "stop" if stream.push(token) else None,
                 )
@@ -374,65 +361,12 @@ class Llama:
             level = logging.WARNING if "draft-model" in speculator.name else logging.INFO
             _log.log(level, "speculator %s drafted nothing in %d rounds", speculator.name, n_rounds)
 
-    def _prompt_tokens(self, prompt: str | Sequence[int]) -> Tokens:
-        if isinstance(prompt, (str, bytes)):
-            if not self.model.vocab.has_text:
-                raise VocabularyMissingError(what="a prompt given as text")
-            ids = self.model.vocab.tokenize(prompt, add_special=True, parse_special=True)
-            if not len(ids):
-                raise InvalidValueError(name="prompt", value=prompt, allowed="a text of at least one token")
-            return ids
-        return self._tokens_in_range(prompt, "prompt")
-
-    def _tokens_in_range(self, values: Sequence[int], name: str) -> Tokens:
-        try:
-            ids = as_tokens(np.asarray(values)).copy()
-        except (InvalidValueError, ValueError, TypeError):
-            raise InvalidValueError(name=name, value=values, allowed="whole token ids, or text") from None
-        bad = np.flatnonzero((ids < 0) | (ids >= self.n_vocab))
-        if len(bad):
-            raise TokenRangeError(token=int(ids[bad[0]]), index=int(bad[0]), n_vocab=self.n_vocab)
-        return ids
-
     def _piece(self, token: int) -> bytes:
         piece = self._pieces.get(token)
         if piece is None:
             vocab = self.model.vocab
             piece = self._pieces[token] = vocab.token_to_piece(token) if vocab.has_text else b""
         return piece
-
-    def _speculator(self, spec: Spec | Sequence[Spec]) -> Speculator | None:
-        """Build `spec`, or the one that was built for the same names before (its tables are kept)."""
-        names = [spec] if isinstance(spec, str) else list(spec) if isinstance(spec, (list, tuple)) else [None]
-        texts = [name for name in names if isinstance(name, str)]
-        key = "+".join(texts) if len(texts) == len(names) else None
-        if key is not None and key in self._made:
-            return self._made[key]
-        made = make(spec, n_vocab=self.n_vocab, draft=self._draft_speculator)
-        if key is not None:
-            self._made[key] = made
-        return made
-
-    def _draft_speculator(self, source: str, options: str) -> DraftModel:
-        """The draft model at `source` ("" is the one of the constructor), loaded once."""
-        given: str | PathLike[str] | Model | None = source or self._draft_source
-        if given is None:
-            raise InvalidValueError(
-                name="spec", value="draft-model", allowed="used with draft_model=PATH, or 'draft:PATH'"
-            )
-        key = f"{_name(given)}:{options}"
-        if key not in self._drafts:
-            loaded = given if isinstance(given, Model) else Model(models.resolve(given))
-            self._drafts[key] = DraftModel(
-                loaded,
-                target=self.model.vocab,
-                options=parse_options(DraftModelOptions, options) if options else self._draft_options,
-                n_ctx=self.context.n_ctx_seq,
-                rollback=self._draft_rollback,
-                checkpoint_budget_bytes=self._budget,
-                context=self._sizes,
-            )
-        return self._drafts[key]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -448,45 +382,3 @@ class Llama:
             yield
         finally:
             self._lock.release()
-
-
-# ------------------------------------------------------------- speculators that need a model
-def _draft(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:
-    if not argument:
-        raise InvalidValueError(name="spec", value="draft", allowed="'draft:PATH', or 'draft-model' with draft_model=")
-    return draft(argument, "")
-
-
-def _draft_model(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:
-    return draft("", argument)
-
-
-register("draft", _draft)
-register("draft-model", _draft_model)
-
-
-# ------------------------------------------------------------- arguments
-def _name(source: str | PathLike[str] | Model) -> str:
-    return source.path if isinstance(source, Model) else fspath(source)
-
-
-def _as_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
-    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
-    if not all(isinstance(s, str) and s for s in stops):
-        raise InvalidValueError(name="stop", value=stop, allowed="a text or several, none of them empty")
-    return stops
-
-
-def _as_draft_options(options: DraftModelOptions | dict[str, Any] | None) -> DraftModelOptions:
-    if isinstance(options, DraftModelOptions):
-        return options
-    unknown = set(options or {}) - {f.name for f in fields(DraftModelOptions)}
-    if unknown:
-        raise UnknownOptionError(name=min(unknown), known=[f.name for f in fields(DraftModelOptions)])
-    return DraftModelOptions(**(options or {}))
-
-
-def _refuse_unknown(unknown: dict[str, object], function: Callable[..., object]) -> None:
-    if unknown:
-        known = set(inspect.signature(function).parameters) - {"self", "unknown"}
-        raise UnknownOptionError(name=min(unknown), known=known)

@@ -38,9 +38,7 @@ def ingest_rate(speculator: Speculator, prompt: Tokens) -> float:
     return len(prompt) / median(seconds)
 
 
-def round_times(
-    speculator: Speculator, prompt: Tokens, coming: Tokens, *, checked: bool
-) -> tuple[list[float], int]:
+def round_times(speculator: Speculator, prompt: Tokens, coming: Tokens, *, checked: bool) -> tuple[list[float], int]:
     """Seconds of each draft and accept while `coming` arrives five tokens at a time, and tokens drafted."""
     speculator.begin(prompt)
     history = History(prompt)

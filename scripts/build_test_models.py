@@ -187,9 +187,7 @@ def _run(command: list[str], doing: str, limit_s: int) -> None:
         raise BuildError(f"{doing} took longer than {limit_s} s: {' '.join(command)}") from late
     if done.returncode != 0:
         lines = done.stdout.decode(errors="replace").splitlines()[-_N_LINES_SHOWN:]
-        raise BuildError(
-            "\n".join([f"{doing} ended with status {done.returncode}: {' '.join(command)}", *lines])
-        )
+        raise BuildError("\n".join([f"{doing} ended with status {done.returncode}: {' '.join(command)}", *lines]))
 
 
 def main() -> int:

@@ -38,9 +38,7 @@ def build(folder: Path) -> Path:
     ]
     result = subprocess.run([*command, str(folder), str(ROOT)], capture_output=True, text=True)
     if result.returncode != 0:
-        sys.exit(
-            f"check_wheel: pip could not build a wheel:\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
-        )
+        sys.exit(f"check_wheel: pip could not build a wheel:\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return next(folder.glob("*.whl"))
 
 
@@ -51,9 +49,7 @@ def sources() -> set[str]:
 
 def version() -> str:
     """The version in pyproject.toml, its only place."""
-    match = re.search(
-        r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    match = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     assert match, "pyproject.toml has a version"
     return match[1]
 
@@ -106,9 +102,7 @@ def problems(wheel: Path) -> list[str]:
 def main() -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Check the files of a wheel of pyspec.")
-    parser.add_argument(
-        "wheel", type=Path, nargs="?", help="the wheel; built from the checkout when not given"
-    )
+    parser.add_argument("wheel", type=Path, nargs="?", help="the wheel; built from the checkout when not given")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         wheel = options.wheel or build(Path(folder))

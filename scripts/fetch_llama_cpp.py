@@ -265,9 +265,7 @@ def swap(new: Path, tree: Path) -> None:
         raise
 
 
-def fetch(
-    pin: Pin, tree: Path, *, archive: Path | None = None, force: bool = False, cache: Path | None = None
-) -> bool:
+def fetch(pin: Pin, tree: Path, *, archive: Path | None = None, force: bool = False, cache: Path | None = None) -> bool:
     """Make `tree` the pinned sources. Returns whether anything was done.
 
     Raises:
@@ -297,9 +295,7 @@ def fetch(
 def main() -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Fill vendor/llama.cpp with the pinned sources.")
-    parser.add_argument(
-        "--pin", type=Path, default=ROOT / "vendor" / "llama_cpp.json", help="the pin to follow"
-    )
+    parser.add_argument("--pin", type=Path, default=ROOT / "vendor" / "llama_cpp.json", help="the pin to follow")
     parser.add_argument("--tree", type=Path, default=ROOT / "vendor" / "llama.cpp", help="the folder to fill")
     parser.add_argument("--archive", type=Path, help="use this archive instead of downloading one")
     parser.add_argument("--force", action="store_true", help="replace whatever the folder holds")

@@ -53,7 +53,7 @@ def _step(name: str) -> None:
 
 
 def _prompted(model: Model, **options: Any) -> Context:
-    context = Context(model, n_ctx=256, n_batch=64, n_ubatch=64, n_threads=1, **options)
+    context = Context(model, n_ctx=256, n_batch=64, n_ubatch=64, n_threads=1, n_threads_batch=1, **options)
     context.decode(PROMPT, pos=0)
     return context
 
@@ -121,9 +121,7 @@ def _batch2(model: Model, expected: np.ndarray) -> str:
     context = _prompted(model, n_seq_max=2)
     context.decode(PROMPT, pos=0, seq_id=1)
     pos = [*range(N_PROMPT, N_PROMPT + N_DRAFT)] * 2
-    context.decode_batch(
-        OTHER + DRAFT, pos, [0] * N_DRAFT + [1] * N_DRAFT, [True] * N_DRAFT + [False] * N_DRAFT
-    )
+    context.decode_batch(OTHER + DRAFT, pos, [0] * N_DRAFT + [1] * N_DRAFT, [True] * N_DRAFT + [False] * N_DRAFT)
     difference = float(np.max(np.abs(context.logits() - expected)))
     return "exact" if difference == 0 else f"off {difference:.0e}"
 
@@ -166,9 +164,7 @@ def probe(path: str) -> dict[str, Any]:
         "shadow": lambda: _shadow(model, expected),
         "fork": lambda: _fork(model, expected),
         "partial": lambda: _state(model, expected, STATE_PARTIAL_ONLY, sizes, "partial_bytes"),
-        "device": lambda: _state(
-            model, expected, STATE_PARTIAL_ONLY | STATE_ON_DEVICE, sizes, "device_bytes"
-        ),
+        "device": lambda: _state(model, expected, STATE_PARTIAL_ONLY | STATE_ON_DEVICE, sizes, "device_bytes"),
         "full": lambda: _state(model, expected, STATE_NONE, sizes, "full_bytes"),
         "batch2": lambda: _batch2(model, expected),
     }
@@ -201,7 +197,7 @@ def _table(rows: dict[str, dict[str, Any]]) -> Iterable[str]:
         elif "refused" in row:
             yield f"{name.ljust(24)}  {row['memory']}  {row['refused']}"
         else:
-            cells = [str(row.get(column, "")).ljust(len(column)) for column in _COLUMNS]
+            cells = [str(row.get(column, "")).partition(":")[0].ljust(len(column)) for column in _COLUMNS]
             yield "  ".join([name.ljust(24), *cells, row.get("note", "")])
 
 

@@ -43,9 +43,7 @@ def test_an_unknown_architecture_is_named(maker: ModuleType) -> None:
         maker.ensure(["no-such-architecture"])
 
 
-def test_a_missing_tool_says_how_to_get_it(
-    maker: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_tool_says_how_to_get_it(maker: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYSPEC_CACHE", str(tmp_path))
     monkeypatch.setattr(maker.shutil, "which", lambda *_, **__: None)
     with pytest.raises(maker.BuildError, match="python -m pip install cmake"):
@@ -60,8 +58,6 @@ def test_a_failing_build_shows_its_last_words_and_leaves_nothing(
     (broken / "CMakeLists.txt").write_text('message(FATAL_ERROR "this recipe is broken")\n')
     monkeypatch.setenv("PYSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(maker, "RECIPE", broken)
-    with pytest.raises(
-        maker.BuildError, match=r"(?s)configuring .* ended with status 1.*this recipe is broken"
-    ):
+    with pytest.raises(maker.BuildError, match=r"(?s)configuring .* ended with status 1.*this recipe is broken"):
         maker.ensure(["llama"])
     assert [f.name for f in maker.folder().iterdir()] == [".lock"]

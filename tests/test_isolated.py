@@ -54,9 +54,7 @@ def os_getpid() -> int:
     ],
     ids=["exception", "abort", "exit"],
 )
-def test_a_death_fails_the_test_with_its_words(
-    isolated: Isolated, function: Callable[[], None], said: str
-) -> None:
+def test_a_death_fails_the_test_with_its_words(isolated: Isolated, function: Callable[[], None], said: str) -> None:
     with pytest.raises(pytest.fail.Exception, match=said):
         isolated(function)
 

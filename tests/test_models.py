@@ -42,9 +42,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{package}/{member}", content)
             archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-            archive.writestr(
-                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             archive.writestr(f"{info}/RECORD", "")
         return wheel
 
@@ -67,9 +65,7 @@ def _table_with_toy(monkeypatch: pytest.MonkeyPatch, content: bytes) -> models.N
         licence="MIT",
         n_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        parts=tuple(
-            models.Part(f"toy-model-part{n}", "1.0", f"toy_model_part{n}/weights", 1000) for n in (1, 2)
-        ),
+        parts=tuple(models.Part(f"toy-model-part{n}", "1.0", f"toy_model_part{n}/weights", 1000) for n in (1, 2)),
     )
     monkeypatch.setitem(models._TABLE, "toy", model)
     return model
@@ -144,9 +140,7 @@ print(len(calls))
 
 def test_of_processes_that_fetch_at_once_one_downloads_and_all_get_the_file(toy: models.NamedModel) -> None:
     command = [sys.executable, "-c", CONCURRENT, str(toy.n_bytes), toy.sha256]
-    children = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)
-    ]
+    children = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     for child in children:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
@@ -211,16 +205,12 @@ def test_a_missing_package_gives_pips_own_reason(store: Store, monkeypatch: pyte
     assert "No matching distribution" in message
 
 
-def test_a_python_without_pip_says_how_to_get_it(
-    toy: models.NamedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_python_without_pip_says_how_to_get_it(toy: models.NamedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
     assert "ensurepip" in _fetch_must_fail()
 
 
-def test_a_full_disk_is_found_before_the_download(
-    toy: models.NamedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_found_before_the_download(toy: models.NamedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage:
         free = 1 << 20
 

@@ -90,5 +90,5 @@ class Rollback(ABC):
     @abstractmethod
     def _save(self, pos: int) -> None: ...
 
-    def _drop(self) -> None:
+    def _drop(self) -> None:  # noqa: B027 - most strategies hold nothing
         """Free what a save holds; memory of the sequence is untouched."""

@@ -115,7 +115,9 @@ class Writer:
         if r.random() < 0.6:
             lines.append(f'    """{self.phrase(8).capitalize()}."""')
         if r.random() < 0.7:
-            lines += [f"    {v} = {r.choice(['0', '[]', '{}', 'None', '1', '0.0'])}" for v in self.vars[: r.randint(1, 3)]]
+            lines += [
+                f"    {v} = {r.choice(['0', '[]', '{}', 'None', '1', '0.0'])}" for v in self.vars[: r.randint(1, 3)]
+            ]
         lines += self.block(room, 1, False)
         if r.random() < 0.85:
             lines.append(f"    return {self.expression()}")

@@ -278,6 +278,8 @@ def rewrites() -> list[tuple[str, str, str]]:
         kind = code.split()[0].replace("def", "function")
         label = code.split()[1].split("(")[0].rstrip(":")
         for old, new in renames:
-            found.append((f"{label}: {old} to {new}", code + edit.instruction(kind, old, new), edit.rename(code, old, new)))
+            found.append(
+                (f"{label}: {old} to {new}", code + edit.instruction(kind, old, new), edit.rename(code, old, new))
+            )
         found.append((f"{label}: copy", f"{code}\n# the same {kind} again:\n", code))
     return found

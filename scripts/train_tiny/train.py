@@ -172,7 +172,10 @@ def run(o: Options) -> dict:
         if steps % o.log_steps == 0:
             now = time.time()
             speed, last_log, since = (seen - since) / (now - last_log), now, seen
-            print(f"step {steps} {seen / 1e6:.2f} Mtok loss {mean:.3f} rate {o.rate(seen):.2f} {speed:.0f} tok/s", flush=True)
+            print(
+                f"step {steps} {seen / 1e6:.2f} Mtok loss {mean:.3f} rate {o.rate(seen):.2f} {speed:.0f} tok/s",
+                flush=True,
+            )
         if time.time() - last_save > o.save_seconds:
             seconds, cpu = seconds + time.process_time() - cpu, time.process_time()
             save(path, model, optims, seen=seen, steps=steps, seconds=seconds)
@@ -182,7 +185,9 @@ def run(o: Options) -> dict:
     seconds += time.process_time() - cpu
     scores = evaluate.report(model, o.work, 300)
     save(path, model, optims, seen=seen, steps=steps, seconds=seconds, scores=scores)
-    made = dict(size=o.size, parameters=parameters(model), tokens=seen, steps=steps, cpu_seconds=round(seconds), **scores)
+    made = dict(
+        size=o.size, parameters=parameters(model), tokens=seen, steps=steps, cpu_seconds=round(seconds), **scores
+    )
     (o.work / f"{o.size}.json").write_text(json.dumps(made, indent=1))
     print("done", made, flush=True)
     return made

@@ -1,0 +1,121 @@
+"""The speculators of one target: built by name once, kept with what they learned.
+
+Owns the loading of draft models and the names "draft-model" and "draft:PATH"; leaves the other names to
+`pyspec.speculators.registry` and drafting to the speculators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from pyspec import models
+from pyspec._core import Model
+from pyspec.config import from_keywords
+from pyspec.errors import InvalidValueError
+from pyspec.speculators import Spec, Speculator, make, parse_options, register
+from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
+
+__all__ = ["SpeculatorPool"]
+
+
+class SpeculatorPool:
+    """Builds what a `spec` names, for one target.
+
+    Args:
+        target: the model that verifies.
+        n_ctx: positions of a draft model's context.
+        draft_model: path, name or loaded model that "draft-model" means.
+        draft_options: options of draft models, an object or its fields as a dict.
+        rollback: strategy of the draft models' contexts.
+        context: further options of the draft models' contexts.
+    """
+
+    def __init__(
+        self,
+        target: Model,
+        *,
+        n_ctx: int,
+        draft_model: str | PathLike[str] | Model | None = None,
+        draft_options: DraftModelOptions | dict[str, Any] | None = None,
+        rollback: str = "auto",
+        checkpoint_budget_bytes: int = 0,
+        context: dict[str, Any] | None = None,
+    ) -> None:
+        self._target = target
+        self._source = draft_model
+        self._options = (
+            draft_options
+            if isinstance(draft_options, DraftModelOptions)
+            else from_keywords(DraftModelOptions, draft_options or {})
+        )
+        self._settings: dict[str, Any] = {
+            "n_ctx": n_ctx,
+            "rollback": rollback,
+            "checkpoint_budget_bytes": checkpoint_budget_bytes,
+            "context": context,
+        }
+        self._made: dict[str, Speculator | None] = {}
+        self._drafts: dict[str, DraftModel] = {}
+
+    @property
+    def n_draft_models(self) -> int:
+        """Draft models loaded so far."""
+        return len(self._drafts)
+
+    def get(self, spec: Spec | Sequence[Spec]) -> Speculator | None:
+        """What `spec` names; the same names give the same object again.
+
+        Raises:
+            UnknownOptionError, InvalidValueError: no such name or option.
+            ModelLoadError, VocabularyMismatchError: a draft model that cannot be used.
+        """
+        names = [spec] if isinstance(spec, str) else list(spec) if isinstance(spec, (list, tuple)) else [None]
+        texts = [name for name in names if isinstance(name, str)]
+        key = "+".join(texts) if len(texts) == len(names) else None
+        if key is not None and key in self._made:
+            return self._made[key]
+        made = make(spec, n_vocab=self._target.vocab.n_tokens, draft=self._draft)
+        if key is not None:
+            self._made[key] = made
+        return made
+
+    def close(self) -> None:
+        """Free the draft models' contexts."""
+        for draft in self._drafts.values():
+            draft.close()
+        self._drafts.clear()
+        self._made.clear()
+
+    def _draft(self, source: str, options: str) -> DraftModel:
+        """The draft model at `source` ("" is the one of the constructor), loaded once."""
+        given: str | PathLike[str] | Model | None = source or self._source
+        if given is None:
+            raise InvalidValueError(
+                name="spec", value="draft-model", allowed="used with draft_model=PATH, or 'draft:PATH'"
+            )
+        name = given.path if isinstance(given, Model) else fspath(given)
+        key = f"{name}:{options}"
+        if key not in self._drafts:
+            self._drafts[key] = DraftModel(
+                given if isinstance(given, Model) else Model(models.resolve(given)),
+                target=self._target.vocab,
+                options=parse_options(DraftModelOptions, options) if options else self._options,
+                **self._settings,
+            )
+        return self._drafts[key]
+
+
+def _draft(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:
+    if not argument:
+        raise InvalidValueError(name="spec", value="draft", allowed="'draft:PATH', or 'draft-model' with draft_model=")
+    return draft(argument, "")
+
+
+def _draft_model(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:
+    return draft("", argument)
+
+
+register("draft", _draft)
+register("draft-model", _draft_model)
