@@ -109,6 +109,10 @@ void check_model(const Model & model) {
     }
 }
 
+bool needs_unified_cache(const std::string & architecture) {
+    return architecture == "kimi-linear";
+}
+
 // llama.cpp asserts that blocks divide a row of the cache only when flash attention is on.
 void check_quantized_rows(const Model & model, const llama_context_params & params) {
     const llama_model * native = model.get();
@@ -124,6 +128,15 @@ void check_quantized_rows(const Model & model, const llama_context_params & para
                           "an unquantized type: its blocks of " + std::to_string(block)
                               + " values do not divide the model's heads of " + std::to_string(head));
         }
+    }
+}
+
+// Its graph cannot split the keys of several sequences and aborts.
+void check_streams(const Model & model, const llama_context_params & params) {
+    if (!params.kv_unified && params.n_seq_max > 1 && needs_unified_cache(model.architecture())) {
+        unsupported("kv_unified=False with several sequences",
+                    "llama.cpp does not support it for architecture '" + model.architecture() + "'",
+                    "leave kv_unified at None");
     }
 }
 
@@ -154,6 +167,7 @@ llama_context_params params_of(const Model & model, const ContextOptions & optio
     params.swa_full = options.swa_full;
     params.kv_unified = options.kv_unified.value_or(params.n_seq_max > 1);
     params.no_perf = false;
+    check_streams(model, params);
 
     params.rope_scaling_type = rope_scaling_of(options.rope_scaling);
     params.rope_freq_base = checked_float("rope_freq_base", options.rope_freq_base, 0.0);
@@ -264,6 +278,8 @@ void Context::read_back(const ContextOptions & options, const llama_context_para
     traits_.device_state = traits_.recurrent && traits_.n_swa == 0;
     // The graph that rotates keys aborts for other types, and for a hybrid whose layers are all recurrent.
     traits_.shiftable = !hybrid && (params.type_k == GGML_TYPE_F16 || params.type_k == GGML_TYPE_F32);
+    // Its graph writes the states of a second sequence to the wrong cells, and aborts at the end of the buffer.
+    traits_.one_sequence_a_batch = architecture == "plamo2";
     traits_.pos_end = std::numeric_limits<int32_t>::max();
     if (has_position_table(architecture)) {
         traits_.pos_end = model_->n_ctx_train();

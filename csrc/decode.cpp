@@ -97,6 +97,10 @@ void Context::decode_batch(const BatchView & batch) {
     for (int32_t i = 0; i < n; ++i) {
         ++n_of[checked_seq(batch.seq_ids[i])];
     }
+    if (traits_.one_sequence_a_batch && n_of[batch.seq_ids[0]] != n) {
+        unsupported("decoding several sequences at once", "llama.cpp mixes up their states for this architecture",
+                    "decode one sequence after the other");
+    }
     std::vector<int64_t> expected(n_seq_max_, -1);
     for (int32_t i = 0; i < n; ++i) {
         const llama_seq_id seq = batch.seq_ids[i];

@@ -4,9 +4,9 @@
 """
 
 import logging
-from importlib.metadata import version
+import os.path
 
-from pyspec import errors, models
+from pyspec import _core, errors, models
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.llm import Llama
@@ -14,6 +14,17 @@ from pyspec.stats import Stats, Timings
 
 __all__ = ["Completion", "Llama", "SamplingOptions", "Stats", "Timings", "__version__", "errors", "models"]
 
-__version__ = version("pyspec-llama")
-
 logging.getLogger("pyspec").addHandler(logging.NullHandler())
+
+# A portable build has its backends, one per kind of CPU, in a folder beside the extension.
+_backends = os.path.join(os.path.dirname(_core.__file__), "lib")
+if os.path.isdir(_backends):
+    _core.load_backends(_backends)
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version  # a tenth of the import's time, and seldom asked for
+
+        return version("pyspec-llama")
+    raise AttributeError(f"module 'pyspec' has no attribute {name!r}")

@@ -119,9 +119,7 @@ EDGES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in EDGES.items() for value in values]
-)
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in EDGES.items() for value in values])
 def test_the_edges_of_a_range_are_taken(name: str, value: Any) -> None:
     SamplingOptions(**{name: value})
 

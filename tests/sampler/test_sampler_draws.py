@@ -79,9 +79,7 @@ def test_a_grammars_refusal_costs_no_second_draw(text_context: Context, text_mod
 
 
 @pytest.mark.parametrize("grammar", [None, "root ::= [bc]*"], ids=["free", "grammar"])
-def test_frequencies_are_the_probabilities(
-    text_context: Context, text_model: Model, grammar: str | None
-) -> None:
+def test_frequencies_are_the_probabilities(text_context: Context, text_model: Model, grammar: str | None) -> None:
     a, b, c = (int(text_model.vocab.tokenize(text, add_special=False)[0]) for text in "abc")
     options = literal(
         text_context,
@@ -160,9 +158,7 @@ def test_a_clone_continues_as_the_original_would(context: Context, model: Model,
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "greedy" not in kind])
 def test_other_seeds_give_other_tokens(context: Context, model: Model, kind: str) -> None:
-    runs = {
-        tuple(_run(Sampler(model, SamplingOptions(seed=s, **KINDS[kind])), context, 40)) for s in range(5)
-    }
+    runs = {tuple(_run(Sampler(model, SamplingOptions(seed=s, **KINDS[kind])), context, 40)) for s in range(5)}
     assert len(runs) > 1
 
 

@@ -84,9 +84,7 @@ def test_every_finished_text_is_a_json_object(text_model: Model) -> None:
 
 
 def test_probabilities_give_nothing_to_forbidden_tokens(text_context: Context, text_model: Model) -> None:
-    sampler = Sampler(
-        text_model, SamplingOptions(temperature=2.0, grammar=DIGITS, top_k=0, top_p=1.0, min_p=0.0)
-    )
+    sampler = Sampler(text_model, SamplingOptions(temperature=2.0, grammar=DIGITS, top_k=0, top_p=1.0, min_p=0.0))
     law = law_of(sampler, text_context)
     assert sum(law.values()) == pytest.approx(1.0)
     assert {text_model.vocab.token_to_piece(token)[:1] for token in law} == {b"["}
@@ -144,9 +142,7 @@ def test_a_finished_grammar_allows_only_the_end(text_context: Context, text_mode
         sampler.accept(token)
 
 
-def test_a_finished_grammar_without_an_end_token_is_an_error(
-    text_context: Context, text_model: Model
-) -> None:
+def test_a_finished_grammar_without_an_end_token_is_an_error(text_context: Context, text_model: Model) -> None:
     forbidden = dict.fromkeys(text_model.vocab.eog_tokens, -math.inf)
     sampler = Sampler(text_model, SamplingOptions(grammar='root ::= "["', logit_bias=forbidden))
     sampler.accept(sampler.sample(text_context, 0))
@@ -231,18 +227,14 @@ GOOD_GRAMMARS = {
 @pytest.mark.parametrize("name", GOOD_GRAMMARS)
 def test_a_good_grammar_is_taken(text_context: Context, text_model: Model, name: str) -> None:
     control = next(
-        t
-        for t in range(text_model.vocab.n_tokens)
-        if text_model.vocab.is_control(t) and not text_model.vocab.is_eog(t)
+        t for t in range(text_model.vocab.n_tokens) if text_model.vocab.is_control(t) and not text_model.vocab.is_eog(t)
     )
     grammar = GOOD_GRAMMARS[name].replace("<|TOKEN|>", text_model.vocab.text(control))
     root = "main" if name == "other-root" else "root"
     sampler = Sampler(text_model, SamplingOptions(grammar=grammar, grammar_root=root))
     token = sampler.sample(text_context, 0)
     sampler.accept(token)
-    first = {"empty-root": None, "repeated-optionals": b"abc", "redefined": b"b", "other-root": b"b"}.get(
-        name
-    )
+    first = {"empty-root": None, "repeated-optionals": b"abc", "redefined": b"b", "other-root": b"b"}.get(name)
     if name == "empty-root":
         assert text_model.vocab.is_eog(token)
     if first is not None:

@@ -222,7 +222,5 @@ def test_greedy_applies_bias_and_penalties_and_ignores_the_rest(context: Context
 def test_greedy_takes_the_smallest_id_among_equals(context: Context, model: Model) -> None:
     options = literal(context, {100: 1.0, 40: 1.0, 9: 0.0}, temperature=0.0, row=3)
     own = context.logits(3, 1)[0]
-    assert np.float32(own[40] + np.float32(1.0 - own[40])) == np.float32(
-        own[100] + np.float32(1.0 - own[100])
-    )
+    assert np.float32(own[40] + np.float32(1.0 - own[40])) == np.float32(own[100] + np.float32(1.0 - own[100]))
     assert Sampler(model, options).sample(context, 3) == 40

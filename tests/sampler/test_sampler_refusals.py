@@ -124,9 +124,7 @@ def test_every_token_forbidden_is_an_error(context: Context, model: Model) -> No
 
 
 @pytest.fixture(scope="module")
-def patched(
-    arch_model: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Model]:
+def patched(arch_model: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Model]:
     """The random model with some bytes of its file changed."""
 
     def load(patch: Callable[[bytearray], None]) -> Model:
@@ -145,9 +143,7 @@ def patched(
     ids=["greedy", "temperature", "penalties", "mirostat"],
 )
 @pytest.mark.parametrize("value", [b"\xff\xff\xff\xff", b"\x00\x00\x80\x7f"], ids=["nan", "inf"])
-def test_undefined_logits_are_an_error(
-    patched: Callable[..., Model], options: dict[str, Any], value: bytes
-) -> None:
+def test_undefined_logits_are_an_error(patched: Callable[..., Model], options: dict[str, Any], value: bytes) -> None:
 
     def damage_the_last_weights(data: bytearray) -> None:
         data[-4096:] = value * 1024
