@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspec._core import STATE_PARTIAL_ONLY, Context
-from pyspec.errors import MemoryRefusedError
+from pyspec._core import STATE_ON_DEVICE, STATE_PARTIAL_ONLY, Context
+from pyspec.errors import MemoryRefusedError, UnsupportedError
 
 __all__ = ["Capabilities", "probe"]
 
@@ -25,6 +25,7 @@ class Capabilities:
         can_fork: a whole sequence can be shared with a spare one.
         can_shadow: the recurrent state alone can be shared with a spare one.
         state_bytes: bytes of the partial state of one sequence (0 where nothing is partial).
+        can_keep_on_device: the partial state can be saved without leaving its device.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Capabilities:
     can_fork: bool
     can_shadow: bool
     state_bytes: int
+    can_keep_on_device: bool
 
 
 def probe(context: Context, *, seq_id: int = 0) -> Capabilities:
@@ -52,6 +54,11 @@ def probe(context: Context, *, seq_id: int = 0) -> Capabilities:
         context.decode([token], pos=0, seq_id=seq_id, n_outputs=1)
         context.decode([token], pos=1, seq_id=seq_id, n_outputs=1)
         state_bytes = context.state_size(seq_id, STATE_PARTIAL_ONLY)
+        can_keep_on_device = state_bytes > 0
+        try:
+            context.state_size(seq_id, STATE_PARTIAL_ONLY | STATE_ON_DEVICE)
+        except UnsupportedError:
+            can_keep_on_device = False
         can_trim = False
         if not (recurrent and context.n_rs_seq > 0):
             try:
@@ -69,4 +76,5 @@ def probe(context: Context, *, seq_id: int = 0) -> Capabilities:
         can_fork=spare and context.can_seq_cp(partial=False),
         can_shadow=spare and recurrent and context.can_seq_cp(partial=True),
         state_bytes=state_bytes,
+        can_keep_on_device=can_keep_on_device,
     )

@@ -74,7 +74,7 @@ def choose(
         "shadow": can.can_shadow and spare is not None,
         "fork": can.can_fork and spare is not None,
         "checkpoint-host": True,
-        "checkpoint-device": can.state_bytes > 0,
+        "checkpoint-device": can.can_keep_on_device,
     }
     if name == "auto":
         name = next(n for n in ("trim", "shadow", "checkpoint-host") if able[n])

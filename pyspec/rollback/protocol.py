@@ -76,8 +76,9 @@ class Rollback(ABC):
         """
 
     def reset(self) -> None:
-        """Forget the save and everything the sequence holds."""
-        self.commit()
+        """Forget the save, also one that failed half way, and everything the sequence holds."""
+        self.saved_pos = None
+        self._drop()
         self.context.seq_rm(self.seq_id)
 
     def _require(self, keep: int) -> int:

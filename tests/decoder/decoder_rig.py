@@ -94,8 +94,8 @@ class Rig:
         spare = needs_spare(rollback, model.memory_kind)
         self.settings = {
             "n_ctx": 512,
-            "n_threads": 2,
-            "n_threads_batch": 2,
+            "n_threads": 1,
+            "n_threads_batch": 1,
             "n_seq_max": 2 if spare else 1,
             "kv_unified": True if spare else None,
             "n_rs_seq": N_SNAPSHOTS if rollback == "snapshot" else 0,

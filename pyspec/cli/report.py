@@ -1,0 +1,111 @@
+"""What happened in a generation, as text and as plain data.
+
+Owns the choice and order of the numbers; leaves counting to `pyspec.stats` and layout to `table`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspec.cli.table import bytes_text, table
+from pyspec.completion import Completion
+from pyspec.llm import Llama
+
+__all__ = ["COLUMNS", "as_dict", "first_difference", "interrupted", "run_cells", "stats_table", "usage"]
+
+COLUMNS = ("tokens/s", "ratio", "rounds", "drafted", "accepted", "share", "rollbacks", "replayed")
+_N_POSITIONS_SHOWN = 16
+_N_CHARACTERS_SHOWN = 40
+
+
+def as_dict(completion: Completion) -> dict[str, Any]:
+    """Everything in `completion` as plain data."""
+    return {
+        "text": completion.text,
+        "tokens": completion.tokens,
+        "finish_reason": completion.finish_reason,
+        "stop": completion.stop,
+        "prompt_tokens": completion.prompt_tokens,
+        "seed": completion.seed,
+        "stats": completion.stats.to_dict(),
+        "timings": completion.timings.to_dict(),
+    }
+
+
+def usage(llm: Llama) -> str:
+    """One line: the model, its memory and how drafts are undone."""
+    return (
+        f"{llm.model.architecture} {llm.model.quantization}, {llm.capabilities.kind} memory, "
+        f"rollback {llm.rollback} ({llm.rollback_reason})"
+    )
+
+
+def run_cells(completion: Completion, tokens_per_s: float, ratio: float | None) -> list[str]:
+    """The cells under `COLUMNS` of one generation; `tokens_per_s` and `ratio` may be of several like it."""
+    s = completion.stats
+    return [
+        f"{tokens_per_s:.1f}",
+        "" if ratio is None else f"{ratio:.2f}",
+        str(s.n_rounds),
+        str(s.n_drafted),
+        str(s.n_accepted),
+        f"{s.acceptance_rate:.0%}" if s.n_drafted else "",
+        str(s.n_rollbacks),
+        str(s.n_replayed),
+    ]
+
+
+def stats_table(llm: Llama, completion: Completion) -> str:
+    """Everything that was counted and timed, one item a line."""
+    s, t = completion.stats, completion.timings
+    rest_s = t.total_s - t.draft_s - t.decode_s - t.verify_s - t.rollback_s
+    rows = [
+        ["model", usage(llm)],
+        ["prompt", f"{s.n_prompt} tokens, {t.prompt_s:.3f} s, {t.prompt_tokens_per_s:.1f} tokens/s"],
+        ["generated", f"{s.n_generated} tokens, {t.generate_s:.3f} s, {t.tokens_per_s:.1f} tokens/s"],
+        ["finish", completion.finish_reason],
+        ["rounds", f"{s.n_rounds}, {s.tokens_per_round:.2f} tokens a round, {s.n_decodes} decodes"],
+        ["drafted", f"{s.n_drafted} in {s.n_drafts} drafts, {s.n_cut} cut by the end"],
+        ["accepted", f"{s.n_accepted}, {s.acceptance_rate:.0%} of the drafted"],
+    ]
+    rows += [
+        [f"  {name}", f"{one.n_drafts} drafts, {one.n_drafted} drafted, {one.n_accepted} accepted"]
+        for name, one in s.by_speculator.items()
+    ]
+    if s.n_drafted:
+        pairs = list(zip(s.accepted_per_position, s.drafted_per_position, strict=True))
+        shown = " ".join(f"{accepted}/{drafted}" for accepted, drafted in pairs[:_N_POSITIONS_SHOWN])
+        rows.append(["by position", shown + (" ..." if len(pairs) > _N_POSITIONS_SHOWN else "")])
+    rows += [
+        ["rollbacks", f"{s.n_rollbacks}, {s.n_replayed} tokens replayed, {s.n_forced_commits} forced commits"],
+        ["saves", f"{s.n_saves}, {bytes_text(s.saved_bytes)} copied, {s.n_failed_saves} failed"],
+        [
+            "seconds",
+            f"draft {t.draft_s:.3f}, decode {t.decode_s:.3f}, verify {t.verify_s:.3f}, "
+            f"rollback {t.rollback_s:.3f}, rest {rest_s:.3f}",
+        ],
+    ]
+    return table(rows)
+
+
+def interrupted(llm: Llama, elapsed_s: float) -> str:
+    """One line about a generation that Ctrl-C stopped."""
+    s = llm.stats
+    drafted = f", drafted {s.n_drafted}, accepted {s.n_accepted}" if s.n_drafted else ""
+    return f"[interrupted after {elapsed_s:.1f} s: {s.n_generated} tokens in {s.n_rounds} rounds{drafted}]"
+
+
+def first_difference(plain: Completion, other: Completion) -> str | None:
+    """Where `other` leaves `plain`, in words; None when tokens and texts are equal."""
+    if plain.tokens == other.tokens and plain.text == other.text:
+        return None
+    at = _n_same(plain.tokens, other.tokens)
+    if not plain.text and not other.text:
+        return f"at token {at}: {plain.tokens[at : at + 4]} and {other.tokens[at : at + 4]}"
+    char = _n_same(plain.text, other.text)
+    here, there = (text[char : char + _N_CHARACTERS_SHOWN] for text in (plain.text, other.text))
+    return f"at token {at}, character {char}: {here!r} and {there!r}"
+
+
+def _n_same(one: str | list[int], other: str | list[int]) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,0 +1,92 @@
+"""Laws of output rows: which exist, what they hold, and greedy choice from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pyspec import errors
+from pyspec._core import Context
+
+Make = Callable[..., Context]
+
+
+@pytest.fixture
+def context(make_context: Make) -> Context:
+    made = make_context()
+    made.decode([5, 6, 7, 8, 9], pos=0, n_outputs=4)
+    return made
+
+
+def test_rows_are_copies_in_batch_order(context: Context) -> None:
+    rows = context.logits()
+    assert (rows.shape, rows.dtype) == ((4, 4096), np.float32)
+    assert np.array_equal(context.logits(1, 2), rows[1:3])
+    assert np.array_equal(context.logits(3), rows[3:])
+    kept = rows.copy()
+    context.decode([10], pos=5)
+    assert np.array_equal(rows, kept)
+
+
+def test_greedy_choice_is_numpys_argmax(context: Context) -> None:
+    expected = context.logits().argmax(axis=1).tolist()
+    assert context.argmax_rows().tolist() == expected
+    assert [context.argmax(row) for row in range(4)] == expected
+    assert context.argmax_rows(1, 2).tolist() == expected[1:3]
+    assert context.argmax_rows(2).tolist() == expected[2:]
+    assert context.argmax_rows().dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("first_row", "n_rows", "row"),
+    [(4, 1, 4), (-1, 1, -1), (0, 5, 4), (3, 2, 4), (4, None, 4), (1 << 40, None, 1 << 40)],
+)
+@pytest.mark.parametrize("method", ["logits", "argmax_rows"])
+def test_row_that_does_not_exist_is_named(
+    context: Context, method: str, first_row: int, n_rows: int | None, row: int
+) -> None:
+    with pytest.raises(errors.OutputRowError) as caught:
+        getattr(context, method)(first_row, n_rows)
+    assert (caught.value.row, caught.value.n_outputs) == (row, 4)  # type: ignore[attr-defined]
+
+
+def test_argmax_of_a_row_that_does_not_exist_is_refused(context: Context) -> None:
+    for row in (-1, 4):
+        with pytest.raises(errors.OutputRowError):
+            context.argmax(row)
+
+
+def test_negative_count_of_rows_is_refused(context: Context) -> None:
+    with pytest.raises(errors.InvalidValueError, match="n_rows"):
+        context.logits(0, -1)
+
+
+def test_no_rows_can_be_asked_for(context: Context) -> None:
+    assert context.logits(0, 0).shape == (0, 4096)
+    assert context.argmax_rows(0, 0).shape == (0,)
+
+
+def _nothing_decoded(context: Context) -> None:
+    pass
+
+
+def _no_rows_asked(context: Context) -> None:
+    context.decode([1, 2], pos=0, n_outputs=0)
+
+
+@pytest.mark.parametrize("before", [_nothing_decoded, _no_rows_asked])
+def test_no_output_is_an_error(make_context: Make, before: Callable[[Context], None]) -> None:
+    context = make_context()
+    before(context)
+    for use in (context.logits, context.argmax_rows, lambda: context.argmax(0)):
+        with pytest.raises(errors.NoOutputError):
+            use()
+
+
+def test_failed_decode_leaves_no_rows(context: Context) -> None:
+    context.abort()
+    with pytest.raises(errors.AbortedError):
+        context.decode([1], pos=5)
+    assert context.n_outputs in (0, 4)
