@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gil.hpp"
 #include "llama.h"
 
 namespace pyspec {
@@ -58,7 +59,7 @@ template <typename T>
 std::shared_ptr<T> freed_without_gil(T * object) {
     return std::shared_ptr<T>(object, [](T * last) {
         if (PyGILState_Check() != 0) {
-            const py::gil_scoped_release release;
+            const GilRelease release;
             delete last;
         } else {
             delete last;
@@ -66,6 +67,7 @@ std::shared_ptr<T> freed_without_gil(T * object) {
     });
 }
 
+void register_gil(py::module_ & m);
 void register_errors(py::module_ & m);
 void register_log(py::module_ & m);
 void register_backend(py::module_ & m);

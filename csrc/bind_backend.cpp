@@ -9,7 +9,7 @@ py::list device_list() {
     const LogHandover log;
     std::vector<Device> found;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         found = devices();
     }
     py::list list;
@@ -30,7 +30,7 @@ py::list backend_list() {
 void load_from(const py::object & folder) {
     const std::string path = path_bytes(folder);
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     load_backends(path);
 }
 

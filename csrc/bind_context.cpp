@@ -44,7 +44,7 @@ std::shared_ptr<Context> create(const std::shared_ptr<Model> & model, int64_t n_
     options.yarn_beta_slow = yarn_beta_slow;
     options.yarn_orig_ctx = yarn_orig_ctx;
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     return freed_without_gil(new Context(model, options));
 }
 
@@ -53,7 +53,7 @@ template <typename Result, typename... Parameters>
 auto guarded(Result (Context::*method)(Parameters...)) {
     return [method](Self self, std::common_type_t<Parameters>... arguments) -> Result {
         const LogHandover log;
-        const py::gil_scoped_release release;
+        const GilRelease release;
         const Context::Use use(*self);
         return ((*self).*method)(arguments...);
     };
@@ -62,7 +62,7 @@ auto guarded(Result (Context::*method)(Parameters...)) {
 template <typename Result, typename... Parameters>
 auto guarded(Result (Context::*method)(Parameters...) const) {
     return [method](Self self, std::common_type_t<Parameters>... arguments) -> Result {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         const Context::Use use(*self);
         return ((*self).*method)(arguments...);
     };
@@ -71,7 +71,7 @@ auto guarded(Result (Context::*method)(Parameters...) const) {
 void decode(Self self, const py::object & tokens, int64_t pos, int64_t seq_id, int64_t n_outputs) {
     const IntSpan ids(tokens, "tokens");
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     const Context::Use use(*self);
     self->decode(ids.data(), ids.size(), pos, seq_id, n_outputs);
 }
@@ -91,7 +91,7 @@ void decode_batch(Self self, const py::object & tokens, const py::object & pos, 
     same_size("seq_ids", sequences.size());
     same_size("outputs", static_cast<int64_t>(flags.size()));
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     const Context::Use use(*self);
     self->decode_batch({ids.size(), ids.data(), positions.data(), sequences.data(), flags.data()});
 }
@@ -105,19 +105,19 @@ py::array_t<float> logits(Self self, int64_t first_row, std::optional<int64_t> n
     const int64_t n = rows_or_rest(*self, first_row, n_rows);
     const float * rows = nullptr;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         rows = self->logits_rows(first_row, n);
     }
     py::array_t<float> copy({static_cast<py::ssize_t>(n), static_cast<py::ssize_t>(self->n_vocab())});
     float * target = copy.mutable_data();
-    const py::gil_scoped_release release;
+    const GilRelease release;
     std::copy_n(rows, static_cast<size_t>(n) * static_cast<size_t>(self->n_vocab()), target);
     return copy;
 }
 
 int32_t argmax(Self self, int64_t row) {
     llama_token token = 0;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     const Context::Use use(*self);
     self->argmax_rows(row, 1, &token);
     return token;
@@ -129,21 +129,21 @@ py::array_t<int32_t> argmax_rows(Self self, int64_t first_row, std::optional<int
     self->check_rows(first_row, n);
     py::array_t<int32_t> tokens(static_cast<py::ssize_t>(n));
     int32_t * target = tokens.mutable_data();
-    const py::gil_scoped_release release;
+    const GilRelease release;
     self->argmax_rows(first_row, n, target);
     return tokens;
 }
 
 size_t state_save(Self self, int64_t seq_id, const std::shared_ptr<State> & state, int64_t flags) {
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     const Context::Use use(*self);
     return self->state_save(seq_id, *state, flags);
 }
 
 size_t state_restore(Self self, int64_t seq_id, const std::shared_ptr<State> & state) {
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     const Context::Use use(*self);
     return self->state_restore(seq_id, *state);
 }
@@ -152,7 +152,7 @@ size_t state_save_file(Self self, const py::object & path, int64_t seq_id, const
     const std::string bytes = path_bytes(path);
     const IntSpan ids(tokens, "tokens");
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     const Context::Use use(*self);
     return self->state_save_file(bytes, seq_id, std::vector<llama_token>(ids.data(), ids.data() + ids.size()));
 }
@@ -162,7 +162,7 @@ py::array_t<int32_t> state_load_file(Self self, const py::object & path, int64_t
     const LogHandover log;
     std::vector<llama_token> tokens;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         const Context::Use use(*self);
         tokens = self->state_load_file(bytes, seq_id);
     }
@@ -251,7 +251,7 @@ void register_context(py::module_ & m) {
         .def("perf_reset", guarded(&Context::perf_reset))
         .def("close", [](Self self) {
             const LogHandover log;
-            const py::gil_scoped_release release;
+            const GilRelease release;
             self->close();
         });
 }

@@ -1,5 +1,6 @@
 // Gives llama.cpp's messages to Python's logging, and Python's signals to long native calls.
 #include "bind.hpp"
+#include "errors.hpp"
 #include "interrupt.hpp"
 #include "log.hpp"
 
@@ -7,12 +8,10 @@ namespace pyspec {
 
 namespace {
 
-unsigned long main_thread = 0;
-
-// Signal handlers run in the interpreter's main thread only, so no other thread needs to ask.
+// Signal handlers run in the interpreter's main thread only; the others only need to end when the interpreter does.
 std::exception_ptr raised_by_signals() {
-    if (PyThread_get_thread_ident() != main_thread) {
-        return nullptr;
+    if (!in_main_thread()) {
+        return is_exiting() ? std::make_exception_ptr(Error("AbortedError")) : nullptr;
     }
     const py::gil_scoped_acquire acquire;
     try {
@@ -50,7 +49,6 @@ LogHandover::~LogHandover() {
 }
 
 void register_log(py::module_ & m) {
-    main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
     set_interrupt_hook(raised_by_signals);
     install_log();
     m.def("set_log_level", &set_log_level, py::arg("level"),

@@ -40,7 +40,7 @@ std::shared_ptr<Model> load(const py::object & path, int64_t n_gpu_layers,
     options.vocab_only = vocab_only;
     options.progress = with_gil(progress);
     const LogHandover log;
-    const py::gil_scoped_release release;
+    const GilRelease release;
     return freed_without_gil(new Model(options));
 }
 
@@ -58,7 +58,7 @@ py::object chat_template(const Model & self, const std::optional<std::string> & 
 }
 
 void close(Model & self) {
-    const py::gil_scoped_release release;
+    const GilRelease release;
     self.close();
 }
 

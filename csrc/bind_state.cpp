@@ -19,7 +19,7 @@ py::array_t<uint8_t> view(Self self) {
 py::bytes to_bytes(Self self) {
     std::string bytes;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         const State::Use use(*self);
         bytes = self->to_bytes();
     }
@@ -32,7 +32,7 @@ std::shared_ptr<State> from_bytes(const py::bytes & data) {
     if (PyBytes_AsStringAndSize(data.ptr(), &start, &n_bytes) != 0) {
         throw py::error_already_set();
     }
-    const py::gil_scoped_release release;
+    const GilRelease release;
     return State::from_bytes(start, static_cast<size_t>(n_bytes));
 }
 

@@ -39,7 +39,7 @@ py::array_t<int32_t> tokenize(Self self, const py::object & text, bool add_speci
     const LogHandover log;
     std::vector<llama_token> tokens;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         tokens = self->tokenize(bytes, add_special, parse_special);
     }
     return token_array(tokens);
@@ -50,7 +50,7 @@ py::bytes detokenize(Self self, const py::object & tokens, bool remove_special, 
     const LogHandover log;
     std::string text;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         text = self->detokenize(ids.data(), ids.size(), remove_special, unparse_special);
     }
     return text;
@@ -59,7 +59,7 @@ py::bytes detokenize(Self self, const py::object & tokens, bool remove_special, 
 py::list differences(Self self, Self other, int64_t limit) {
     std::vector<std::string> found;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         found = self->differences(*other, limit);
     }
     py::list list;

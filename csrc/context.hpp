@@ -141,7 +141,7 @@ private:
         bool deepseek4 = false;
         bool device_state = false;  // PARTIAL_ONLY has only recurrent states, which may stay on the device
         bool one_sequence_a_batch = false;
-        bool shiftable = false;        // llama.cpp can rotate the keys in the cache
+        bool shiftable = false;  // llama.cpp can rotate the keys in the cache
         int32_t n_swa = 0;
         int64_t pos_end = 0;  // positions must be below this
     };

@@ -123,6 +123,10 @@ void Context::run(const llama_token * tokens, int32_t n_tokens, int32_t n_output
     if (abort_.exchange(false, std::memory_order_relaxed)) {
         throw Error("AbortedError");
     }
+    if (n_outputs_ > 0) {
+        // Otherwise llama.cpp's counters take two decodes for one.
+        llama_synchronize(get());
+    }
     n_outputs_ = 0;
     logits_ = nullptr;
     std::fill(n_undoable_.begin(), n_undoable_.end(), 0);

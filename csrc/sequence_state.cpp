@@ -91,9 +91,10 @@ size_t Context::state_restore(int64_t seq_id, State & state) {
         }
     }
     const bool is_part = (flags & partial_only) != 0 && traits_.partial_is_part;
-    if (is_part && origin.pos_max >= 0 && llama_memory_seq_pos_max(memory_, seq) < 0) {
-        state_error("it is only a part, and sequence " + std::to_string(seq)
-                    + " no longer holds the positions that belong to it");
+    const llama_pos held = llama_memory_seq_pos_max(memory_, seq);
+    if (is_part && held < origin.pos_max) {
+        state_error("it is only a part, taken at position " + std::to_string(origin.pos_max) + ", and sequence "
+                    + std::to_string(seq) + " holds positions up to " + std::to_string(held));
     }
 
     llama_synchronize(get());

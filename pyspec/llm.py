@@ -25,6 +25,7 @@ from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.errors import (
     BusyError,
     ClosedError,
+    InvalidValueError,
     UnsupportedError,
 )
 from pyspec.memory import probe
@@ -33,6 +34,7 @@ from pyspec.sequence import SequenceMemory
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Spec, Speculator, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
+from pyspec.stats import Stats
 from pyspec.text import TextStream
 
 __all__ = ["Llama"]
@@ -46,7 +48,8 @@ class Llama:
     """A model with one context, ready to generate.
 
     Args:
-        path: a GGUF file (the first of a split model), or a name that `pyspec models` lists.
+        path: a GGUF file (the first of a split model), a name that `pyspec models` lists, or a loaded `Model`, which
+            several objects may share and `close` leaves open.
         n_ctx: positions of the context, 0 for what the model was trained with.
         n_batch, n_ubatch: most tokens in one decode, and in one graph.
         n_threads: CPU threads, 0 for the physical cores.
@@ -57,7 +60,7 @@ class Llama:
         seed: default seed of generations, None draws one each time.
         spec: default speculator: a name ("default", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",
             "none", each with options as in "ngram-mod:n_match=12"), a list of names, an object, or None. Not given:
-            "default" (what `--spec-default` is in llama.cpp), after "draft-model" when there is one.
+            "default" (what `--spec-default` is in llama.cpp), then "draft-model" where there is one.
         draft_model: path, name or loaded `Model` for the speculator "draft-model".
         draft_options: `DraftModelOptions`, or its fields as a dict.
         rollback: "auto", "trim", "snapshot", "shadow", "fork", "checkpoint-host" or "checkpoint-device".
@@ -76,7 +79,7 @@ class Llama:
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        path: str | PathLike[str] | Model,
         *,
         n_ctx: int = 0,
         n_batch: int = 2048,
@@ -116,7 +119,13 @@ class Llama:
         options = DecoderOptions(replay=replay, max_tries=max_tries, max_pending=max_pending, n_draft=n_draft)
         self._lock = threading.Lock()
         self._closed = False
-        self.model = Model(models.resolve(path), n_gpu_layers=n_gpu_layers, progress=progress, **(model or {}))
+        self._owns_model = not isinstance(path, Model)
+        if isinstance(path, Model):
+            if model:
+                raise InvalidValueError(name="model", value=model, allowed="left out with a loaded Model")
+            self.model = path
+        else:
+            self.model = Model(models.resolve(path), n_gpu_layers=n_gpu_layers, progress=progress, **(model or {}))
         sizes: dict[str, Any] = {
             "n_batch": n_batch,
             "n_ubatch": n_ubatch,
@@ -151,9 +160,10 @@ class Llama:
             rollback=draft_rollback,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
             context=sizes,
+            n_gpu_layers=n_gpu_layers,
         )
         if spec is _DEFAULT:
-            spec = ["draft-model", "default"] if draft_model is not None else "default"
+            spec = ["default", "draft-model"] if draft_model is not None else "default"
         self._spec = self._speculators.get(spec)
         if draft_model is not None and not self._speculators.n_draft_models:
             _log.warning("draft_model was given but spec=%r does not use it", spec)
@@ -181,6 +191,11 @@ class Llama:
     def rollback(self) -> str:
         """The rollback strategy in use."""
         return self._decoder.memory.rollback.name
+
+    @property
+    def stats(self) -> Stats:
+        """Counts of the generation at work, or of the last one, also when it ended by an error or Ctrl-C."""
+        return self._decoder.stats
 
     def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of `text`.
@@ -283,7 +298,8 @@ class Llama:
             self._closed = True
             self._speculators.close()
             self.context.close()
-            self.model.close()
+            if self._owns_model:
+                self.model.close()
 
     def __enter__(self) -> Llama:
         return self

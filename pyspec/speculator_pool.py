@@ -30,6 +30,7 @@ class SpeculatorPool:
         draft_options: options of draft models, an object or its fields as a dict.
         rollback: strategy of the draft models' contexts.
         context: further options of the draft models' contexts.
+        n_gpu_layers: layers on the GPU of draft models that are loaded here, negative for all.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class SpeculatorPool:
         rollback: str = "auto",
         checkpoint_budget_bytes: int = 0,
         context: dict[str, Any] | None = None,
+        n_gpu_layers: int = -1,
     ) -> None:
         self._target = target
+        self._n_gpu_layers = n_gpu_layers
         self._source = draft_model
         self._options = (
             draft_options
@@ -99,7 +102,7 @@ class SpeculatorPool:
         key = f"{name}:{options}"
         if key not in self._drafts:
             self._drafts[key] = DraftModel(
-                given if isinstance(given, Model) else Model(models.resolve(given)),
+                given if isinstance(given, Model) else Model(models.resolve(given), n_gpu_layers=self._n_gpu_layers),
                 target=self._target.vocab,
                 options=parse_options(DraftModelOptions, options) if options else self._options,
                 **self._settings,

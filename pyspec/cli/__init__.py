@@ -32,6 +32,7 @@ _MISUSE = (
     errors.VocabularyMismatchError,
     errors.VocabularyMissingError,
 )
+_MISUSED_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.PyspecError as error:
         return _fail(str(error), EXIT_MISUSE if isinstance(error, _MISUSE) else EXIT_FAILED)
     except OSError as error:
-        return _fail(str(error), EXIT_FAILED)
+        return _fail(str(error), EXIT_MISUSE if isinstance(error, _MISUSED_FILES) else EXIT_FAILED)
+    except MemoryError as error:
+        return _fail(f"not enough memory {error}".strip(), EXIT_FAILED)
 
 
 def _parser() -> Parser:
@@ -80,16 +83,17 @@ def _parser() -> Parser:
 def _messages(*, verbose: bool) -> Iterator[None]:
     """Show the library's warnings, with `verbose` also what it tells, on stderr."""
     log, handler = logging.getLogger("pyspec"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(name)s: %(levelname)s: %(message)s"))
-    level = log.level
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    before, level = log.level, logging.INFO if verbose else logging.WARNING
     log.addHandler(handler)
-    log.setLevel(logging.INFO if verbose else logging.WARNING)
+    log.setLevel(level)
+    _core.set_log_level(level)
     try:
         yield
         _core.flush_log()
     finally:
         log.removeHandler(handler)
-        log.setLevel(level)
+        log.setLevel(before)
 
 
 def _fail(message: str, code: int) -> int:

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from pyspec._core import Model
+from pyspec.arguments import prompt_tokens
 from pyspec.cli import prompt as prompts
 from pyspec.cli.compare import compare
 from pyspec.cli.loading import find, load
@@ -99,11 +100,13 @@ def run(args: argparse.Namespace) -> int:
     prompt = prompts.read(args)
     sampling = {name: value for name in _SAMPLING if (value := getattr(args, name)) is not None}
     _check(args, sampling)
-    with _open(args, prompt) as llm:
+    model = load(args.model, n_gpu_layers=args.gpu_layers)
+    ids = prompt_tokens(model.vocab, prompt).tolist()
+    with _open(args, model, len(ids)) as llm:
         options = sampling | {"max_tokens": args.max_tokens, "stop": args.stop, "ignore_eos": args.ignore_eos}
         start = perf_counter()
         try:
-            return _generate(args, llm, partial(llm.generate, prompt), options)
+            return _generate(args, llm, partial(llm.generate, ids), options)
         except KeyboardInterrupt:
             sys.stderr.write(f"\n{interrupted(llm, perf_counter() - start)}\n")
             return _INTERRUPTED
@@ -164,8 +167,7 @@ def _check(args: argparse.Namespace, sampling: dict[str, Any]) -> None:
         args.parser.error("--compare with --spec none has nothing to compare; name a speculator")
 
 
-def _open(args: argparse.Namespace, prompt: str | list[int]) -> Llama:
-    model = load(args.model, n_gpu_layers=args.gpu_layers)
+def _open(args: argparse.Namespace, model: Model, n_prompt: int) -> Llama:
     given: dict[str, Any] = {}
     if args.spec is not None:
         given["spec"] = args.spec
@@ -173,7 +175,7 @@ def _open(args: argparse.Namespace, prompt: str | list[int]) -> Llama:
         given["draft_model"] = load(args.draft_model, n_gpu_layers=args.gpu_layers)
     return Llama(
         model,
-        n_ctx=_n_ctx(model, prompt, args.max_tokens) if args.ctx is None else args.ctx,
+        n_ctx=_n_ctx(model, n_prompt, args.max_tokens) if args.ctx is None else args.ctx,
         n_batch=args.batch,
         n_ubatch=args.ubatch,
         n_threads=args.threads,
@@ -187,10 +189,7 @@ def _open(args: argparse.Namespace, prompt: str | list[int]) -> Llama:
     )
 
 
-def _n_ctx(model: Model, prompt: str | list[int], max_tokens: int) -> int:
+def _n_ctx(model: Model, n_prompt: int, max_tokens: int) -> int:
     """Positions for this generation: all that a model was trained with can need more memory than there is."""
-    ids = prompt
-    if isinstance(prompt, str) and model.vocab.has_text:
-        ids = model.vocab.tokenize(prompt, parse_special=True).tolist()
-    wanted = max(_N_CTX_USUAL, len(ids) + max(max_tokens, 0))
+    wanted = max(_N_CTX_USUAL, n_prompt + max(max_tokens, 0))
     return min(wanted, model.n_ctx_train or wanted)

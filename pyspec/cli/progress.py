@@ -26,6 +26,7 @@ class ProgressBar:
         self._stream = sys.stderr if sys.stderr.isatty() else None
 
     def __call__(self, fraction: float) -> None:
+        """Show `fraction`."""
         if self._stream is None:
             return
         n_full = int(_WIDTH * fraction)

@@ -26,7 +26,7 @@ Factory = Callable[..., Speculator]
 """Called as `factory(argument, n_vocab=..., **environment)`; `argument` is what followed the colon, or ""."""
 
 SPEC_DEFAULT = NgramModOptions(n_match=24, n_min=48, n_max=64)
-"""What `--spec-default` sets in llama.cpp (common/arg.cpp); the speculator named "default"."""
+"""What `--spec-default` sets in llama.cpp (common/arg.cpp); the speculator named "default" or "spec-default"."""
 
 
 def _ngram_mod(argument: str, **_: object) -> Speculator:
@@ -45,7 +45,12 @@ def _default(argument: str, **_: object) -> Speculator:
     return NgramMod(SPEC_DEFAULT)
 
 
-_factories: dict[str, Factory] = {"ngram-mod": _ngram_mod, "ngram-map-k": _ngram_map_k, "default": _default}
+_factories: dict[str, Factory] = {
+    "ngram-mod": _ngram_mod,
+    "ngram-map-k": _ngram_map_k,
+    "default": _default,
+    "spec-default": _default,
+}
 
 
 def names() -> tuple[str, ...]:

@@ -37,10 +37,16 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--middle", type=float, default=9.0, help="millions of tokens in rows of up to 512")
     p.add_argument("--lr", type=float, default=0.02)
     p.add_argument("--copy-weight", type=float, default=1.0)
+    p.add_argument("--pairs", type=float, default=0.68, help="share of rows of copy-with-edit pairs")
+    p.add_argument("--start", default="", help="checkpoint in the work folder to begin with")
+    p.add_argument("--pid-file", type=Path, help="where to write the process id")
+    p.add_argument(
+        "--plan", type=Path, help="JSON file of newer values of tokens and decay, read while it runs"
+    )
     p.add_argument("--teacher", default="", help="checkpoint in the work folder to distil from")
     p.add_argument("--resume", action="store_true")
     p.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
-    p.add_argument("--save-seconds", type=float, default=240)
+    p.add_argument("--save-seconds", type=float, default=120, help="CPU seconds")
 
     p = commands.add_parser("export", help="write a GGUF file")
     p.add_argument("--size", required=True, choices=["target", "draft"])

@@ -87,7 +87,10 @@ def edit(rng: random.Random, code: str, pool: list[str]) -> tuple[str, str] | No
             return None
         what = rng.choice([f"the same {kind} with", "the same code with"])
         return f"\n# {what} {old} changed to {new}:\n", re.sub(rf"(?<![\w.]){old}(?![\w.])", new, code)
-    return f"\n# {rng.choice([f'the same {kind} again', f'the same {kind}', f'a copy of the {kind}'])}:\n", code
+    return (
+        f"\n# {rng.choice([f'the same {kind} again', f'the same {kind}', f'a copy of the {kind}'])}:\n",
+        code,
+    )
 
 
 def base(rng: random.Random, snippets: list[str], pool: list[str], generated: float) -> str:

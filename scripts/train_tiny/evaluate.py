@@ -6,6 +6,7 @@ position of the expected answer; that is what greedy decoding would write.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,28 +28,39 @@ def losses(model: LFM2, ids: Tensor) -> tuple[Tensor, Tensor]:
     return loss, logits.argmax(-1) == wanted
 
 
+def padded(rows: list[list[int]], size: int = 8) -> Iterator[tuple[list[int], Tensor]]:
+    """Yields batches of rows of about equal length: their indices and their ids."""
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    for at in range(0, len(rows), size):
+        chosen = order[at : at + size]
+        longest = len(rows[chosen[-1]])
+        yield chosen, torch.tensor([rows[i] + [0] * (longest - len(rows[i])) for i in chosen])
+
+
 @torch.no_grad()
-def code_loss(model: LFM2, work: Path, length: int = 512, rows: int = 32) -> float:
+def code_loss(model: LFM2, work: Path, length: int = 512, rows: int = 16) -> float:
     """Returns the loss on held-out modules of the standard library."""
     ids = torch.from_numpy(np.fromfile(work / "val_code.bin", np.uint16)[: rows * length].astype(np.int64))
-    parts = ids.view(rows, length).split(8)
-    return float(np.mean([losses(model, part)[0].mean().item() for part in parts]))
+    return float(np.mean([losses(model, part)[0].mean().item() for part in ids.view(rows, length).split(8)]))
 
 
 @torch.no_grad()
 def pair_scores(model: LFM2, work: Path, most: int = 100) -> dict[str, float]:
     """Scores held-out pairs: losses on whole pairs and on copies, exact copies."""
-    ids = np.fromfile(work / "val_pairs.bin", np.uint16).astype(np.int64)
+    ids = np.fromfile(work / "val_pairs.bin", np.uint16)
     marks = np.fromfile(work / "val_pairs.marks", np.uint8).astype(bool)
     starts = np.flatnonzero(ids == 0)
+    spans = list(zip(starts, starts[1:], strict=False))[:most]
     whole, copied, right, exact = [], [], [], []
-    for a, b in list(zip(starts, starts[1:], strict=False))[:most]:
-        loss, ok = losses(model, torch.from_numpy(ids[a : b + 1])[None])
-        mark = torch.from_numpy(marks[a : b + 1])[1:]
-        whole.append(loss[0])
-        copied.append(loss[0][mark])
-        right.append(ok[0][mark].float())
-        exact.append(float(ok[0][mark].all()))
+    for chosen, batch in padded([ids[a : b + 1].tolist() for a, b in spans]):
+        loss, ok = losses(model, batch)
+        for row, i in enumerate(chosen):
+            a, b = spans[i]
+            mark = torch.from_numpy(marks[a : b + 1])[1:]
+            whole.append(loss[row][: b - a])
+            copied.append(whole[-1][mark])
+            right.append(ok[row][: b - a][mark].float())
+            exact.append(float(right[-1].all()))
     return dict(
         pair_loss=torch.cat(whole).mean().item(),
         copy_loss=torch.cat(copied).mean().item(),
@@ -60,11 +72,13 @@ def pair_scores(model: LFM2, work: Path, most: int = 100) -> dict[str, float]:
 @torch.no_grad()
 def rewrite_scores(model: LFM2, tok: Tokenizer) -> dict[str, int]:
     """Counts the wrong tokens of each prompt of `prompts.rewrites`."""
-    wrong = {}
-    for label, prompt, answer in prompts.rewrites():
-        head, tail = tok.encode(prompt).ids, tok.encode(answer).ids
-        _, ok = losses(model, torch.tensor([head + tail]))
-        wrong[label] = int((~ok[0][-len(tail) :]).sum())
+    cases = [(label, tok.encode(p).ids, tok.encode(a).ids) for label, p, a in prompts.rewrites()]
+    wrong = {label: 0 for label, _, _ in cases}
+    for chosen, batch in padded([head + tail for _, head, tail in cases]):
+        _, ok = losses(model, batch)
+        for row, i in enumerate(chosen):
+            label, head, tail = cases[i]
+            wrong[label] = int((~ok[row][len(head) - 1 : len(head) - 1 + len(tail)]).sum())
     return wrong
 
 

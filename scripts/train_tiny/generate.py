@@ -70,7 +70,9 @@ class Writer:
         """Returns a condition."""
         r, v = self.rng, self.name()
         compare = f"{v} {r.choice(['==', '!=', '<', '>', '<=', '>=', 'in', 'not in'])} {self.atom()}"
-        return r.choice([compare, compare, compare, v, f"not {v}", f"{v} is None", f"{compare} and {self.name()}"])
+        return r.choice(
+            [compare, compare, compare, v, f"not {v}", f"{v} is None", f"{compare} and {self.name()}"]
+        )
 
     def simple(self, loop: bool, depth: int) -> str:
         """Returns a statement of one line."""
@@ -78,7 +80,10 @@ class Writer:
         options = [f"{v} = {self.expression()}"] * 4
         options += [f"{v} {r.choice(['+=', '-=', '*='])} {self.atom()}"] * 2
         options += [f"{v}.{r.choice(METHODS)}({self.atom()})", f"{v}[{self.name()}] = {self.expression()}"]
-        options += [f'print("{self.phrase(3)}:", {self.name()})', f"{v}, {self.name()} = {self.atom()}, {self.atom()}"]
+        options += [
+            f'print("{self.phrase(3)}:", {self.name()})',
+            f"{v}, {self.name()} = {self.atom()}, {self.atom()}",
+        ]
         if depth > 1:
             options += [f"return {self.expression()}", f'raise ValueError("{self.phrase(6)}")']
             if loop:
@@ -95,7 +100,10 @@ class Writer:
                 continue
             heads = [f"if {self.condition()}:"] * 3
             heads += [f"for {self.name()} in {self.name()}:", f"for {self.name()} in range({self.atom()}):"]
-            heads += [f"while {self.condition()}:", f"for {self.name()}, {self.name()} in enumerate({self.name()}):"]
+            heads += [
+                f"while {self.condition()}:",
+                f"for {self.name()}, {self.name()} in enumerate({self.name()}):",
+            ]
             head = r.choice(heads)
             inner = loop or not head.startswith("if")
             lines.append(pad + head)
@@ -116,7 +124,8 @@ class Writer:
             lines.append(f'    """{self.phrase(8).capitalize()}."""')
         if r.random() < 0.7:
             lines += [
-                f"    {v} = {r.choice(['0', '[]', '{}', 'None', '1', '0.0'])}" for v in self.vars[: r.randint(1, 3)]
+                f"    {v} = {r.choice(['0', '[]', '{}', 'None', '1', '0.0'])}"
+                for v in self.vars[: r.randint(1, 3)]
             ]
         lines += self.block(room, 1, False)
         if r.random() < 0.85:

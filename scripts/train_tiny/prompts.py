@@ -31,7 +31,16 @@ def average_length(words, limit=10):
     return average
 '''
 FUNCTIONS: list[tuple[str, list[tuple[str, str]]]] = [
-    (AVERAGE, [("total", "result"), ("count", "number"), ("words", "names"), ("average", "mean"), ("word", "entry")]),
+    (
+        AVERAGE,
+        [
+            ("total", "result"),
+            ("count", "number"),
+            ("words", "names"),
+            ("average", "mean"),
+            ("word", "entry"),
+        ],
+    ),
     (
         '''\
 def merge_sorted(left, right):
@@ -70,7 +79,13 @@ def count_words(path, minimum=3):
         raise ValueError("no words found in the file")
     return counts
 ''',
-        [("counts", "table"), ("word", "token"), ("handle", "stream"), ("minimum", "shortest"), ("line", "row")],
+        [
+            ("counts", "table"),
+            ("word", "token"),
+            ("handle", "stream"),
+            ("minimum", "shortest"),
+            ("line", "row"),
+        ],
     ),
     (
         '''\
@@ -91,7 +106,13 @@ def binary_search(items, wanted):
             high = middle - 1
     return -1
 ''',
-        [("middle", "center"), ("low", "start"), ("steps", "rounds"), ("wanted", "target"), ("items", "numbers")],
+        [
+            ("middle", "center"),
+            ("low", "start"),
+            ("steps", "rounds"),
+            ("wanted", "target"),
+            ("items", "numbers"),
+        ],
     ),
     (
         '''\
@@ -112,7 +133,13 @@ def draw_invoice(customer, orders, tax=0.19):
     print("amount:", round(amount, 2))
     return amount
 ''',
-        [("amount", "balance"), ("price", "cost"), ("orders", "lines"), ("discount", "rebate"), ("tax", "rate")],
+        [
+            ("amount", "balance"),
+            ("price", "cost"),
+            ("orders", "lines"),
+            ("discount", "rebate"),
+            ("tax", "rate"),
+        ],
     ),
     (
         '''\
@@ -159,7 +186,13 @@ def parse_config(text):
             config[section][name.strip()] = value.strip()
     return config
 ''',
-        [("config", "options"), ("section", "group"), ("value", "text_value"), ("number", "index"), ("line", "part")],
+        [
+            ("config", "options"),
+            ("section", "group"),
+            ("value", "text_value"),
+            ("number", "index"),
+            ("line", "part"),
+        ],
     ),
     (
         '''\
@@ -181,7 +214,13 @@ def shortest_path(graph, start, goal):
             queue.append((cost + weight, neighbour, path + [neighbour]))
     return None
 ''',
-        [("queue", "pending"), ("visited", "done"), ("node", "place"), ("cost", "distance"), ("neighbour", "other")],
+        [
+            ("queue", "pending"),
+            ("visited", "done"),
+            ("node", "place"),
+            ("cost", "distance"),
+            ("neighbour", "other"),
+        ],
     ),
     (
         '''\
@@ -198,7 +237,13 @@ def wrap_text(text, width=72, indent="    "):
         lines.append(current.rstrip())
     return "\\n".join(lines)
 ''',
-        [("current", "buffer"), ("lines", "rows"), ("word", "piece"), ("indent", "prefix"), ("width", "size")],
+        [
+            ("current", "buffer"),
+            ("lines", "rows"),
+            ("word", "piece"),
+            ("indent", "prefix"),
+            ("width", "size"),
+        ],
     ),
     (
         '''\
@@ -261,7 +306,13 @@ def find_primes(limit):
             primes.append(number)
     return primes
 ''',
-        [("sieve", "flags"), ("number", "candidate"), ("primes", "result"), ("limit", "bound"), ("multiple", "k")],
+        [
+            ("sieve", "flags"),
+            ("number", "candidate"),
+            ("primes", "result"),
+            ("limit", "bound"),
+            ("multiple", "k"),
+        ],
     ),
 ]
 TEXTS = {
@@ -279,7 +330,11 @@ def rewrites() -> list[tuple[str, str, str]]:
         label = code.split()[1].split("(")[0].rstrip(":")
         for old, new in renames:
             found.append(
-                (f"{label}: {old} to {new}", code + edit.instruction(kind, old, new), edit.rename(code, old, new))
+                (
+                    f"{label}: {old} to {new}",
+                    code + edit.instruction(kind, old, new),
+                    edit.rename(code, old, new),
+                )
             )
         found.append((f"{label}: copy", f"{code}\n# the same {kind} again:\n", code))
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -44,7 +44,11 @@ MAIN = dict(tiled=0.04, pairs=0.68, code=0.23, docs=0.05)
 
 @dataclass
 class Options:
-    """Options of a run; all counts of tokens are in millions."""
+    """Options of a run; all counts of tokens are in millions.
+
+    The file `plan`, if it exists, has newer values of `tokens` and `decay`
+    as JSON; a run reads it again from time to time.
+    """
 
     size: str
     work: Path
@@ -53,24 +57,33 @@ class Options:
     warm_up: float = 0.2
     lr: float = 0.02
     copy_weight: float = 1.0
+    pairs: float = MAIN["pairs"]
     batch: int = 4096
     seed: int = 1234
     threads: int = 2
-    log_steps: int = 50
-    save_seconds: float = 240
+    log_steps: int = 20
+    save_seconds: float = 120
     resume: bool = False
     compile: bool = True
     teacher: str = ""
+    start: str = ""
     short: float = 1.5
     middle: float = 9.0
-    extra: dict = field(default_factory=dict)
+    pid_file: Path | None = None
+    plan: Path | None = None
 
     def stages(self) -> list[Stage]:
         """Returns the curriculum."""
+        rest = 1 - self.pairs
+        mix = {
+            name: share if name == "pairs" else share * rest / (1 - MAIN["pairs"])
+            for name, share in MAIN.items()
+        }
+        mix["pairs"] = self.pairs
         return [
             Stage(self.short * 1e6, 256, FIRST),
-            Stage(self.middle * 1e6, 512, MAIN),
-            Stage(float("inf"), 1024, MAIN),
+            Stage(self.middle * 1e6, 512, mix),
+            Stage(float("inf"), 1024, mix),
         ]
 
     def rate(self, seen: float) -> float:
@@ -78,6 +91,12 @@ class Options:
         rise = min(1.0, (seen / 1e6 + 0.01) / self.warm_up)
         left = (self.tokens - seen / 1e6) / self.decay
         return rise * max(0.0, min(1.0, left))
+
+    def refresh(self) -> None:
+        """Reads the plan."""
+        if self.plan and self.plan.exists():
+            plan = json.loads(self.plan.read_text())
+            self.tokens, self.decay = plan["tokens"], plan["decay"]
 
 
 def weighted(logits: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
@@ -99,7 +118,9 @@ def save(path: Path, model: LFM2, optims: list, **state: object) -> None:
     """Writes a checkpoint in one step, so that a reader never sees half of it."""
     temporary = path.with_suffix(".tmp")
     torch.save(
-        dict(model=model.state_dict(), config=asdict(model.c), optims=[o.state_dict() for o in optims], **state),
+        dict(
+            model=model.state_dict(), config=asdict(model.c), optims=[o.state_dict() for o in optims], **state
+        ),
         temporary,
     )
     os.replace(temporary, path)
@@ -117,7 +138,8 @@ def run(o: Options) -> dict:
     """Trains one model; returns the scores of the last evaluation."""
     torch.manual_seed(o.seed)
     torch.set_num_threads(o.threads)
-    (o.work / "pid").write_text(str(os.getpid()))
+    if o.pid_file:
+        o.pid_file.write_text(str(os.getpid()))
     path = o.work / f"{o.size}.pt"
     seen = steps = 0
     seconds = 0.0
@@ -132,10 +154,12 @@ def run(o: Options) -> dict:
                 group["peak"] = peak
         seen, steps, seconds = state["seen"], state["steps"], state["seconds"]
     else:
-        model = LFM2(CONFIGS[o.size])
+        model = load(o.work / o.start)[0].train() if o.start else LFM2(CONFIGS[o.size])
         optims = optimizers(model, o.lr)
     teacher = load(o.work / o.teacher)[0] if o.teacher else None
-    print(f"{o.size}: {parameters(model) / 1e6:.2f} M parameters, {model.c.layers}, from {seen / 1e6:.2f} M tokens")
+    print(
+        f"{o.size}: {parameters(model) / 1e6:.2f} M parameters, {model.c.layers}, from {seen / 1e6:.2f} M tokens"
+    )
 
     def objective(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
@@ -149,8 +173,7 @@ def run(o: Options) -> dict:
     step_loss = torch.compile(objective, dynamic=False) if o.compile else objective
     batches = Batches(o.work, o.seed + 1 + seen, o.copy_weight)
     mean, length = None, 0
-    last_save = last_log = time.time()
-    cpu = time.process_time()
+    last_log, cpu = time.time(), time.process_time()
     since = seen
     while seen < o.tokens * 1e6:
         stage = next(s for s in o.stages() if seen < s.tokens)
@@ -176,17 +199,23 @@ def run(o: Options) -> dict:
                 f"step {steps} {seen / 1e6:.2f} Mtok loss {mean:.3f} rate {o.rate(seen):.2f} {speed:.0f} tok/s",
                 flush=True,
             )
-        if time.time() - last_save > o.save_seconds:
+            o.refresh()
+        if time.process_time() - cpu > o.save_seconds:
             seconds, cpu = seconds + time.process_time() - cpu, time.process_time()
             save(path, model, optims, seen=seen, steps=steps, seconds=seconds)
-            scores = evaluate.report(model, o.work, 60)
+            scores = evaluate.report(model, o.work, 24)
             print(time.strftime("%H:%M"), {k: round(v, 3) for k, v in scores.items()}, flush=True)
-            last_save = time.time()
     seconds += time.process_time() - cpu
-    scores = evaluate.report(model, o.work, 300)
+    save(path, model, optims, seen=seen, steps=steps, seconds=seconds)
+    scores = evaluate.report(model, o.work, 96)
     save(path, model, optims, seen=seen, steps=steps, seconds=seconds, scores=scores)
     made = dict(
-        size=o.size, parameters=parameters(model), tokens=seen, steps=steps, cpu_seconds=round(seconds), **scores
+        size=o.size,
+        parameters=parameters(model),
+        tokens=seen,
+        steps=steps,
+        cpu_seconds=round(seconds),
+        **scores,
     )
     (o.work / f"{o.size}.json").write_text(json.dumps(made, indent=1))
     print("done", made, flush=True)

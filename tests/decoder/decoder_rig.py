@@ -5,7 +5,7 @@ Owns the recording memory, the runs and the comparison with plain decoding; leav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,64 @@ from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.memory import probe
 from pyspec.rollback import choose, needs_spare
 from pyspec.sequence import SequenceMemory
-from pyspec.speculators import Speculator, as_tokens
+from pyspec.speculators import History, Speculator, as_tokens
+from pyspec.speculators.scripted import Scripted
 from pyspec.stats import Stats
 
 STRATEGIES = ("trim", "shadow", "fork", "checkpoint-host", "checkpoint-device", "snapshot")
 N_SNAPSHOTS = 8
+NEAR_TIE = 1e-3
+N_TOKENS = 32
+
+SAMPLINGS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampled": {"temperature": 1.0, "seed": 11, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+}
+
+#: Rounds of (tokens that are right, tokens drafted).
+PATTERNS: dict[str, tuple[tuple[int, int], ...]] = {
+    "accepted": ((4, 4),) * 6,
+    "rejected-at-once": ((0, 4),) * 12,
+    "rejected-last": ((3, 4),) * 8,
+    "each-position": ((0, 4), (1, 4), (2, 4), (3, 4), (4, 4)),
+    "accepted-then-none": ((4, 4), (0, 0), (3, 3), (0, 0), (0, 0), (2, 2), (0, 0)),
+    "rejected-then-none": ((1, 4), (0, 0), (0, 2), (0, 0), (2, 3), (0, 0)),
+    "one-save-many-tries": ((0, 2), (1, 3), (0, 1), (0, 2), (0, 2), (4, 4), (0, 1)),
+    "mixed": ((0, 4), (4, 4), (0, 0), (2, 4), (1, 4), (3, 4), (0, 1), (1, 1), (0, 0), (0, 3), (0, 2), (5, 6), (8, 8)),
+}
+
+_FAMILIES = {
+    "attention": ("trim", "fork", "checkpoint-host"),
+    "sliding_window": ("trim", "fork", "checkpoint-host"),
+    "recurrent": ("shadow", "fork", "checkpoint-host", "checkpoint-device"),
+    "hybrid": ("shadow", "fork", "checkpoint-host", "checkpoint-device"),
+}
+_MEMORY_KINDS = {
+    "lfm2": "hybrid",
+    "qwen35": "hybrid",
+    "qwen3next": "hybrid",
+    "falcon-h1": "hybrid",
+    "granitehybrid": "hybrid",
+    "nemotron_h": "hybrid",
+    "jamba": "hybrid",
+    "mamba": "recurrent",
+    "mamba2": "recurrent",
+    "kimi-linear": "hybrid",
+    "gemma3": "sliding_window",
+    "llama": "attention",
+    "gpt-oss": "sliding_window",
+}
+#: What llama.cpp's memory of each architecture can do.
+ABLE: dict[str, tuple[str, ...]] = {name: _FAMILIES[kind] for name, kind in _MEMORY_KINDS.items()} | {
+    "lfm2": ("shadow", "fork", "checkpoint-host", "snapshot"),  # its random model has a sliding window beside the state
+    "qwen35": (*_FAMILIES["hybrid"], "snapshot"),
+    "nemotron_h": (*_FAMILIES["hybrid"], "snapshot"),
+}
+ABLE_REAL: dict[str, tuple[str, ...]] = {
+    "tiny": (*_FAMILIES["hybrid"], "snapshot"),
+    "smollm2": _FAMILIES["attention"],
+    "gemma3": _FAMILIES["sliding_window"],
+}
 
 
 @dataclass
@@ -74,6 +127,56 @@ class Run:
     decodes: list[Decode] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Played:
+    """A finished run with what its memory looked like, and what a replay of its surviving decodes looks like."""
+
+    run: Run
+    state: bytes
+    replayed_state: bytes
+    logits: np.ndarray
+    replayed_logits: np.ndarray
+
+
+class Subject:
+    """A model, a prompt, and plain decoding's answer to it."""
+
+    def __init__(self, name: str, model: Model, prompt: list[int], *, n_ctx: int = 512) -> None:
+        self.name = name
+        self.model = model
+        self.prompt = prompt
+        self.n_ctx = n_ctx
+        self._plain: dict[str, list[int]] = {}
+        self._played: dict[tuple[str, ...], Played] = {}
+
+    def rig(self, rollback: str = "auto", **settings: Any) -> Rig:
+        return Rig(self.model, rollback, **{"n_ctx": self.n_ctx} | settings)
+
+    def plain(self, law: str = "greedy", n_tokens: int = N_TOKENS) -> list[int]:
+        """The first `n_tokens` (at most `N_TOKENS`) that plain decoding says under `SAMPLINGS[law]`."""
+        if law not in self._plain:
+            self._plain[law] = self.rig().run(self.prompt, None, max_tokens=N_TOKENS, **SAMPLINGS[law]).tokens
+        return self._plain[law][:n_tokens]
+
+    def script(self, pattern: Iterable[tuple[int, int]], law: str = "greedy") -> Scripted:
+        return drafts_from(self.plain(law), len(self.prompt), pattern, self.model.vocab.n_tokens)
+
+    def play(self, rollback: str, replay_mode: str, pattern: str, law: str = "greedy") -> Played:
+        """The run of one pattern of drafts, and its replay; computed once."""
+        key = (rollback, replay_mode, pattern, law)
+        if key not in self._played:
+            rig = self.rig(rollback, replay=replay_mode)
+            script = self.script(PATTERNS[pattern], law)
+            run = rig.run(self.prompt, script, max_tokens=N_TOKENS, **SAMPLINGS[law])
+            again = rig.fresh()
+            replay(again, run.decodes, filler=5)
+            pending = run.history[len(run.held) :]
+            self._played[key] = Played(
+                run, rig.state_bytes(), again.state_bytes(), rig.next_logits(pending), again.next_logits(pending)
+            )
+        return self._played[key]
+
+
 class Rig:
     """One context of `model` with a decoder; `rollback` as in `pyspec.rollback.choose`."""
 
@@ -87,6 +190,7 @@ class Rig:
         max_pending: int = 16,
         n_draft: int | None = None,
         budget_bytes: int = 0,
+        seq_id: int = 0,
         wrap: Callable[[Context], Any] = lambda context: context,
         **settings: Any,
     ) -> None:
@@ -103,7 +207,12 @@ class Rig:
         self.context: Any = wrap(Context(model, **self.settings))
         self.can = probe(self.context)
         strategy, _ = choose(
-            self.context, self.can, rollback, spare=1 if spare else None, checkpoint_budget_bytes=budget_bytes
+            self.context,
+            self.can,
+            rollback,
+            seq_id=seq_id,
+            spare=1 - seq_id if spare else None,
+            checkpoint_budget_bytes=budget_bytes,
         )
         self.memory = RecordingMemory(self.context, strategy)
         self.decoder = Decoder(
@@ -158,8 +267,27 @@ class Rig:
         logits: np.ndarray = self.context.logits(0, 1)[0]
         return logits
 
-    def close(self) -> None:
-        self.context.close()
+    def fresh(self) -> Rig:
+        """Another context with the same settings and an empty memory, on the sequence that holds the tokens here."""
+        return Rig(self.model, self.memory.rollback.name, seq_id=self.memory.rollback.seq_id, **self.settings)
+
+
+def drafts_from(plain: Sequence[int], n_prompt: int, pattern: Iterable[tuple[int, int]], n_vocab: int) -> Scripted:
+    """A script whose draft in round i is as long as `pattern[i][1]` says and right in its first `pattern[i][0]` tokens.
+
+    `plain` is what plain decoding says after the prompt; after the pattern nothing is drafted.
+    """
+    rounds = iter(pattern)
+
+    def script(history: History, n_max: int) -> list[int]:
+        n_right, n_draft = next(rounds, (0, 0))
+        start = len(history) - n_prompt
+        draft = list(plain[start : start + n_draft])
+        if n_right < len(draft):
+            draft[n_right] = (draft[n_right] + 1) % n_vocab
+        return draft
+
+    return Scripted(script)
 
 
 def replay(rig: Rig, decodes: Sequence[Decode], *, filler: int) -> list[list[int]]:
@@ -182,18 +310,25 @@ def replay(rig: Rig, decodes: Sequence[Decode], *, filler: int) -> list[list[int
     return chosen
 
 
-def margin_at(rig: Rig, prompt: Sequence[int], tokens: Sequence[int], other: int, *, width: int) -> float:
-    """How far the target prefers `tokens[-1]` to `other` after `prompt + tokens[:-1]`, decoded in steps of `width`.
+def assert_same_choices(model: Model, prompt: Sequence[int], plain: Sequence[int], other: Sequence[int]) -> None:
+    """Plain and speculative greedy decoding said the same, up to the first near-tie.
 
-    In units of the row's spread, so that models with small and with large logits share one bound.
+    Kernels of llama.cpp may round the same row differently at width 1 and at larger widths. Where the texts part, the
+    target must therefore be torn between both tokens at either width: by less than `NEAR_TIE` of the row's spread.
     """
-    rig.memory.clear()
-    before = [*prompt, *tokens[:-1]]
-    rig.memory.feed(as_tokens(list(prompt)), n_last=rig.context.n_batch)
-    start = rig.memory.n_past
-    while start < len(before):
-        step = before[start : start + width]
-        rig.memory.decode(step, 1)
-        start += len(step)
+    if list(plain) == list(other):
+        return
+    n_same = next((i for i, (a, b) in enumerate(zip(plain, other, strict=False)) if a != b), None)
+    assert n_same is not None, f"one text ends early: {len(plain)} and {len(other)} tokens"
+    for width in (1, 2):
+        margin = _margin(Rig(model), [*prompt, *plain[:n_same]], len(prompt), plain[n_same], other[n_same], width)
+        assert abs(margin) < NEAR_TIE, f"token {n_same}: {plain[n_same]} became {other[n_same]}, margin {margin:.2g}"
+
+
+def _margin(rig: Rig, tokens: Sequence[int], n_prompt: int, one: int, other: int, width: int) -> float:
+    """Logit of `one` less that of `other` after `tokens`, in standard deviations of the row."""
+    rig.memory.decode(tokens[:n_prompt], 1)
+    for start in range(n_prompt, len(tokens), width):
+        rig.memory.decode(tokens[start : start + width], 1)
     row = rig.context.logits(0, 1)[0]
-    return float((row[tokens[-1]] - row[other]) / row.std())
+    return float((row[one] - row[other]) / row.std())

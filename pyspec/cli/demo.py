@@ -1,0 +1,150 @@
+"""`pyspec demo`: the main job on the embedded models, for someone who sees pyspec for the first time.
+
+Owns what is run, in which order, and what is said about it; every run starts with a speculator that has
+learned nothing, since a table that has seen the answer would only recite it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspec.cli.demo_prompt import ANSWER, PROMPT
+from pyspec.cli.loading import load
+from pyspec.cli.parser import Parser
+from pyspec.cli.progress import ProgressBar
+from pyspec.cli.report import usage
+from pyspec.completion import Completion
+from pyspec.llm import Llama
+from pyspec.speculators import Spec, make
+from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
+
+__all__ = ["add_parser"]
+
+_NGRAM_MOD = "ngram-mod:n_match=4,n_min=2,n_max=32"
+_NGRAM_MAP_K = "ngram-map-k:size_n=4,size_m=16"
+_DRAFT_N_MAX = 8
+_N_CTX = 2048
+_N_SPARE = 16  # tokens beyond the right answer, enough to see whether the model stops
+
+
+@dataclass(slots=True)
+class _Row:
+    """One speculator: how to make it anew, and what its runs gave."""
+
+    name: str
+    about: str
+    new: Callable[[], Spec | Sequence[Spec]]
+    runs: list[Completion] = field(default_factory=list)
+
+    @property
+    def speeds(self) -> list[float]:
+        return [run.timings.tokens_per_s for run in self.runs]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
+    """Enter `demo`."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="see it work: one text, plain and with every speculator",
+        description="Let a model rewrite some code, plainly and with each speculator, and compare speeds and texts.",
+    )
+    parser.add_argument("--model", default="tiny-target", metavar="MODEL", help="the target [%(default)s]")
+    parser.add_argument(
+        "--draft", metavar="MODEL", help="the draft model [tiny-draft with the default target, else none]"
+    )
+    parser.add_argument("--prompt-file", type=Path, metavar="FILE", help="another prompt")
+    parser.add_argument("-n", "--max-tokens", type=int, metavar="N", help="most tokens [as the prompt needs]")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each, alternating [%(default)s]")
+    parser.add_argument("-t", "--threads", type=int, default=0, metavar="N", help="CPU threads [the physical cores]")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; 0 when all texts are the same, 1 when one differs."""
+    if args.runs < 1:
+        args.parser.error(f"--runs {args.runs}: must be at least 1")
+    prompt = PROMPT if args.prompt_file is None else args.prompt_file.read_text(encoding="utf-8")
+    draft = args.draft or ("tiny-draft" if args.model == "tiny-target" else None)
+    print("One model writes one text several times: first plainly, a token per step, then with guesses of the")
+    print("next tokens (drafts) that it checks many at a time. The text must stay the same; only the speed may change.")
+    print()
+    with Llama(load(args.model), n_ctx=_N_CTX, n_threads=args.threads, spec=None) as llm:
+        answer = ANSWER if args.prompt_file is None else None
+        n_answer = 240 if answer is None else len(llm.tokenize(answer, add_special=False))
+        max_tokens = args.max_tokens or n_answer + _N_SPARE
+        rows = _rows(llm, draft, args.threads)
+        print(f"model: {args.model}, {usage(llm)}")
+        if draft is not None:
+            print(f"draft model: {draft}")
+        print(f"\nprompt:\n\n{_indented(prompt)}\n")
+        print("the model writes:\n")
+        _run_all(llm, prompt, max_tokens, rows, args.runs)
+        return _judge(rows, answer, args.runs)
+
+
+def _rows(llm: Llama, draft: str | None, n_threads: int) -> list[_Row]:
+    def fresh(name: str) -> Spec:
+        return make(name, n_vocab=llm.n_vocab)
+
+    rows = [
+        _Row("plain", "no drafts", lambda: None),
+        _Row("ngram-mod", "a hashed table of what followed the last 4 tokens", lambda: fresh(_NGRAM_MOD)),
+        _Row("ngram-map-k", "the place where the last 4 tokens stood before", lambda: fresh(_NGRAM_MAP_K)),
+    ]
+    if draft is None:
+        return rows
+    model = load(draft)
+
+    def fresh_draft() -> DraftModel:
+        return DraftModel(
+            model,
+            target=llm.model.vocab,
+            options=DraftModelOptions(n_max=_DRAFT_N_MAX),
+            n_ctx=llm.n_ctx,
+            context={"n_threads": n_threads},
+        )
+
+    return [
+        *rows,
+        _Row("draft-model", "a smaller model of the same vocabulary", fresh_draft),
+        _Row("both", "ngram-mod, and draft-model where it finds nothing", lambda: [fresh(_NGRAM_MOD), fresh_draft()]),
+    ]
+
+
+def _run_all(llm: Llama, prompt: str, max_tokens: int, rows: list[_Row], n_runs: int) -> None:
+    """Run every row in turn, `n_runs` times over, so that a machine that slows down slows all of them."""
+    with ProgressBar("measuring") as bar:
+        for i in range(n_runs):
+            for k, row in enumerate(rows):
+                first = i == 0 and k == 0
+                row.runs.append(
+                    llm.generate(prompt, max_tokens=max_tokens, spec=row.new(), on_text=_show if first else None)
+                )
+                if first:
+                    print("\n", flush=True)
+                bar((i * len(rows) + k + 1) / (n_runs * len(rows)))
+
+
+def _show(piece: str) -> None:
+    sys.stdout.write(piece.replace("\n", "\n    "))
+    sys.stdout.flush()
+
+
+# ------------------------------------------------------------------ what is said about it
+def _judge(rows: list[_Row], answer: str | None, n_runs: int) -> int:
+    plain = rows[0].runs[0]
+    cells = []
+    for row in rows:
+        ratio = statistics.median(a / b for a, b in zip(row.speeds, rows[0].speeds, strict=True)) if plain else 0.0
+        cells.append([row.name, *run_cells(row.runs[0], statistics.median(row.speeds), ratio), row.about])
+    print(table(cells, header=["speculator", *COLUMNS, "drafts from"], right=range(1, len(COLUMNS) + 1)))
+    print(f"\ntokens/s and ratio to plain: medians of {n_runs} alternating runs. rounds: decodes of the target.")
+    return 0
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}" for line in text.splitlines(keepends=True)).rstrip("\n")
