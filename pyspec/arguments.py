@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -78,8 +79,10 @@ def as_max_tokens(max_tokens: int | None) -> int | None:
     return int(max_tokens) if max_tokens >= 0 else None
 
 
-def refuse_unknown(given: dict[str, object], function: Callable[..., object], known: Iterable[str] = ()) -> None:
-    """Raise for a keyword that neither `function` names nor `known` has.
+def refuse_unknown(
+    given: dict[str, Any], function: Callable[..., object], known: Iterable[str] = (), *, more: bool = True
+) -> None:
+    """Raise for a keyword that `known` does not have; with `more` the error offers what `function` names, too.
 
     Raises:
         UnknownOptionError: with the nearest name that exists.
@@ -90,6 +93,6 @@ def refuse_unknown(given: dict[str, object], function: Callable[..., object], kn
             named = {
                 p.name
                 for p in inspect.signature(function).parameters.values()
-                if p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self"
+                if more and p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self"
             }
             raise UnknownOptionError(name=name, known=known | named)

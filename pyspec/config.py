@@ -14,7 +14,20 @@ from typing import Any, ClassVar, TypeVar
 
 from pyspec.errors import InvalidValueError, UnknownOptionError
 
-__all__ = ["SamplingOptions", "from_keywords"]
+__all__ = ["CONTEXT_OPTIONS", "MODEL_OPTIONS", "SamplingOptions", "from_keywords"]
+
+MODEL_OPTIONS = frozenset(
+    "devices main_gpu split_mode tensor_split use_mmap use_mlock use_extra_bufts check_tensors".split()
+)
+"""What `Llama(model={...})` may hold: parameters of `pyspec._core.Model` that `Llama` has no parameter for."""
+
+CONTEXT_OPTIONS = frozenset(
+    (
+        "n_outputs_max n_threads_batch type_k type_v offload_kqv op_offload swa_full kv_unified rope_scaling "
+        "rope_freq_base rope_freq_scale yarn_ext_factor yarn_attn_factor yarn_beta_fast yarn_beta_slow yarn_orig_ctx"
+    ).split()
+)
+"""What `Llama(context={...})` may hold: parameters of `pyspec._core.Context` that `Llama` has no parameter for."""
 
 _T = TypeVar("_T")
 _Check = tuple[Callable[[Any], bool], str]

@@ -20,14 +20,9 @@ from pyspec import models
 from pyspec._core import Context, Model, Sampler, set_log_level
 from pyspec.arguments import as_max_tokens, as_stops, prompt_tokens, refuse_unknown, tokens_in_range
 from pyspec.completion import Completion
-from pyspec.config import SamplingOptions
+from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
-from pyspec.errors import (
-    BusyError,
-    ClosedError,
-    InvalidValueError,
-    UnsupportedError,
-)
+from pyspec.errors import BusyError, ClosedError, InvalidValueError, UnsupportedError
 from pyspec.memory import probe
 from pyspec.rollback import check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -108,6 +103,8 @@ class Llama:
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown, Llama.__init__)
+        refuse_unknown(model or {}, Llama.__init__, MODEL_OPTIONS, more=False)
+        refuse_unknown(context or {}, Llama.__init__, CONTEXT_OPTIONS, more=False)
         if exact:
             raise UnsupportedError(
                 what="exact=True", why="bit-exact width classes are not yet built", way_out="use exact=False"
@@ -130,17 +127,17 @@ class Llama:
             "n_batch": n_batch,
             "n_ubatch": n_ubatch,
             "n_threads": n_threads,
+            "n_threads_batch": n_threads,
             "flash_attn": flash_attn,
         }
         spare = needs_spare(rollback, self.model.memory_kind)
-        self.context = Context(
-            self.model,
-            **sizes,
-            n_ctx=n_ctx,
-            n_seq_max=n_seq_max + 1 if spare else n_seq_max,
-            n_rs_seq=n_rs_seq,
-            **{"kv_unified": True if spare else None} | (context or {}),
-        )
+        wanted = sizes | {
+            "n_ctx": n_ctx,
+            "n_seq_max": n_seq_max + 1 if spare else n_seq_max,
+            "n_rs_seq": n_rs_seq,
+            "kv_unified": True if spare else None,
+        }
+        self.context = Context(self.model, **(wanted | (context or {})))
         self.capabilities = probe(self.context)
         strategy, self.rollback_reason = choose(
             self.context,
