@@ -67,6 +67,8 @@ else()
     set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 endif()
 
+# ggml only ever adds to this list, so backends of an earlier configuration would stay in it.
+unset(GGML_AVAILABLE_BACKENDS CACHE)
 add_subdirectory("${llama_cpp_tree}" llama.cpp EXCLUDE_FROM_ALL)
 
 # ---- GCC's AMX intrinsics --------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ namespace pyspec {
 
 namespace {
 
-using Self = const std::shared_ptr<Context> &;
+// A reference, because None would come as a null pointer.
+using Self = Context &;
 
 std::shared_ptr<Context> create(const std::shared_ptr<Model> & model, int64_t n_ctx, int64_t n_batch, int64_t n_ubatch,
                                 int64_t n_seq_max, int64_t n_rs_seq, int64_t n_outputs_max, int64_t n_threads,
@@ -54,8 +55,8 @@ auto guarded(Result (Context::*method)(Parameters...)) {
     return [method](Self self, std::common_type_t<Parameters>... arguments) -> Result {
         const LogHandover log;
         const GilRelease release;
-        const Context::Use use(*self);
-        return ((*self).*method)(arguments...);
+        const Context::Use use(self);
+        return (self.*method)(arguments...);
     };
 }
 
@@ -63,8 +64,8 @@ template <typename Result, typename... Parameters>
 auto guarded(Result (Context::*method)(Parameters...) const) {
     return [method](Self self, std::common_type_t<Parameters>... arguments) -> Result {
         const GilRelease release;
-        const Context::Use use(*self);
-        return ((*self).*method)(arguments...);
+        const Context::Use use(self);
+        return (self.*method)(arguments...);
     };
 }
 
@@ -72,8 +73,8 @@ void decode(Self self, const py::object & tokens, int64_t pos, int64_t seq_id, i
     const IntSpan ids(tokens, "tokens");
     const LogHandover log;
     const GilRelease release;
-    const Context::Use use(*self);
-    self->decode(ids.data(), ids.size(), pos, seq_id, n_outputs);
+    const Context::Use use(self);
+    self.decode(ids.data(), ids.size(), pos, seq_id, n_outputs);
 }
 
 void decode_batch(Self self, const py::object & tokens, const py::object & pos, const py::object & seq_ids,
@@ -92,8 +93,8 @@ void decode_batch(Self self, const py::object & tokens, const py::object & pos, 
     same_size("outputs", static_cast<int64_t>(flags.size()));
     const LogHandover log;
     const GilRelease release;
-    const Context::Use use(*self);
-    self->decode_batch({ids.size(), ids.data(), positions.data(), sequences.data(), flags.data()});
+    const Context::Use use(self);
+    self.decode_batch({ids.size(), ids.data(), positions.data(), sequences.data(), flags.data()});
 }
 
 int64_t rows_or_rest(const Context & context, int64_t first_row, std::optional<int64_t> n_rows) {
@@ -101,51 +102,51 @@ int64_t rows_or_rest(const Context & context, int64_t first_row, std::optional<i
 }
 
 py::array_t<float> logits(Self self, int64_t first_row, std::optional<int64_t> n_rows) {
-    const Context::Use use(*self);
-    const int64_t n = rows_or_rest(*self, first_row, n_rows);
+    const Context::Use use(self);
+    const int64_t n = rows_or_rest(self, first_row, n_rows);
     const float * rows = nullptr;
     {
         const GilRelease release;
-        rows = self->logits_rows(first_row, n);
+        rows = self.logits_rows(first_row, n);
     }
-    py::array_t<float> copy({static_cast<py::ssize_t>(n), static_cast<py::ssize_t>(self->n_vocab())});
+    py::array_t<float> copy({static_cast<py::ssize_t>(n), static_cast<py::ssize_t>(self.n_vocab())});
     float * target = copy.mutable_data();
     const GilRelease release;
-    std::copy_n(rows, static_cast<size_t>(n) * static_cast<size_t>(self->n_vocab()), target);
+    std::copy_n(rows, static_cast<size_t>(n) * static_cast<size_t>(self.n_vocab()), target);
     return copy;
 }
 
 int32_t argmax(Self self, int64_t row) {
     llama_token token = 0;
     const GilRelease release;
-    const Context::Use use(*self);
-    self->argmax_rows(row, 1, &token);
+    const Context::Use use(self);
+    self.argmax_rows(row, 1, &token);
     return token;
 }
 
 py::array_t<int32_t> argmax_rows(Self self, int64_t first_row, std::optional<int64_t> n_rows) {
-    const Context::Use use(*self);
-    const int64_t n = rows_or_rest(*self, first_row, n_rows);
-    self->check_rows(first_row, n);
+    const Context::Use use(self);
+    const int64_t n = rows_or_rest(self, first_row, n_rows);
+    self.check_rows(first_row, n);
     py::array_t<int32_t> tokens(static_cast<py::ssize_t>(n));
     int32_t * target = tokens.mutable_data();
     const GilRelease release;
-    self->argmax_rows(first_row, n, target);
+    self.argmax_rows(first_row, n, target);
     return tokens;
 }
 
-size_t state_save(Self self, int64_t seq_id, const std::shared_ptr<State> & state, int64_t flags) {
+size_t state_save(Self self, int64_t seq_id, State & state, int64_t flags) {
     const LogHandover log;
     const GilRelease release;
-    const Context::Use use(*self);
-    return self->state_save(seq_id, *state, flags);
+    const Context::Use use(self);
+    return self.state_save(seq_id, state, flags);
 }
 
-size_t state_restore(Self self, int64_t seq_id, const std::shared_ptr<State> & state) {
+size_t state_restore(Self self, int64_t seq_id, State & state) {
     const LogHandover log;
     const GilRelease release;
-    const Context::Use use(*self);
-    return self->state_restore(seq_id, *state);
+    const Context::Use use(self);
+    return self.state_restore(seq_id, state);
 }
 
 size_t state_save_file(Self self, const py::object & path, int64_t seq_id, const py::object & tokens) {
@@ -153,8 +154,8 @@ size_t state_save_file(Self self, const py::object & path, int64_t seq_id, const
     const IntSpan ids(tokens, "tokens");
     const LogHandover log;
     const GilRelease release;
-    const Context::Use use(*self);
-    return self->state_save_file(bytes, seq_id, std::vector<llama_token>(ids.data(), ids.data() + ids.size()));
+    const Context::Use use(self);
+    return self.state_save_file(bytes, seq_id, std::vector<llama_token>(ids.data(), ids.data() + ids.size()));
 }
 
 py::array_t<int32_t> state_load_file(Self self, const py::object & path, int64_t seq_id) {
@@ -163,22 +164,22 @@ py::array_t<int32_t> state_load_file(Self self, const py::object & path, int64_t
     std::vector<llama_token> tokens;
     {
         const GilRelease release;
-        const Context::Use use(*self);
-        tokens = self->state_load_file(bytes, seq_id);
+        const Context::Use use(self);
+        tokens = self.state_load_file(bytes, seq_id);
     }
     return token_array(tokens);
 }
 
 bool can_shift(Self self) {
-    const Context::Use use(*self);
-    return self->can_shift();
+    const Context::Use use(self);
+    return self.can_shift();
 }
 
 using PyContext = py::class_<Context, std::shared_ptr<Context>>;
 
 void bind_creation(PyContext & context) {
-    context.def(py::init(&create), py::arg("model"), py::kw_only(), py::arg("n_ctx") = 0, py::arg("n_batch") = 2048,
-                py::arg("n_ubatch") = 512, py::arg("n_seq_max") = 1, py::arg("n_rs_seq") = 0,
+    context.def(py::init(&create), py::arg("model").none(false), py::kw_only(), py::arg("n_ctx") = 0,
+                py::arg("n_batch") = 2048, py::arg("n_ubatch") = 512, py::arg("n_seq_max") = 1, py::arg("n_rs_seq") = 0,
                 py::arg("n_outputs_max") = 0, py::arg("n_threads") = 0, py::arg("n_threads_batch") = 0,
                 py::arg("flash_attn") = py::none(), py::arg("type_k") = "f16", py::arg("type_v") = "f16",
                 py::arg("offload_kqv") = true, py::arg("op_offload") = true, py::arg("swa_full") = false,
@@ -189,7 +190,7 @@ void bind_creation(PyContext & context) {
 }
 
 void bind_facts(PyContext & context) {
-    context.def_property_readonly("model", [](Self self) { return self->model(); })
+    context.def_property_readonly("model", [](Self self) { return self.model(); })
         .def_property_readonly("n_ctx", &Context::n_ctx)
         .def_property_readonly("n_ctx_seq", &Context::n_ctx_seq)
         .def_property_readonly("n_batch", &Context::n_batch)
@@ -230,8 +231,8 @@ void bind_memory(PyContext & context) {
 
 void bind_sequence_state(PyContext & context) {
     context.def("state_size", guarded(&Context::state_size), py::arg("seq_id"), py::arg("flags") = 0)
-        .def("state_save", &state_save, py::arg("seq_id"), py::arg("state"), py::arg("flags") = 0)
-        .def("state_restore", &state_restore, py::arg("seq_id"), py::arg("state"))
+        .def("state_save", &state_save, py::arg("seq_id"), py::arg("state").none(false), py::arg("flags") = 0)
+        .def("state_restore", &state_restore, py::arg("seq_id"), py::arg("state").none(false))
         .def("state_save_file", &state_save_file, py::arg("path"), py::arg("seq_id"), py::arg("tokens"))
         .def("state_load_file", &state_load_file, py::arg("path"), py::arg("seq_id"));
 }
@@ -252,7 +253,7 @@ void register_context(py::module_ & m) {
         .def("close", [](Self self) {
             const LogHandover log;
             const GilRelease release;
-            self->close();
+            self.close();
         });
 }
 

@@ -5,13 +5,14 @@ namespace pyspec {
 
 namespace {
 
-using Self = const std::shared_ptr<State> &;
+// A reference, because None would come as a null pointer.
+using Self = State &;
 
 py::array_t<uint8_t> view(Self self) {
-    const State::Use use(*self);
-    auto * kept = new std::shared_ptr<uint8_t[]>(self->buffer());
+    const State::Use use(self);
+    auto * kept = new std::shared_ptr<uint8_t[]>(self.buffer());
     const py::capsule owner(kept, [](void * pointer) { delete static_cast<std::shared_ptr<uint8_t[]> *>(pointer); });
-    py::array_t<uint8_t> array(static_cast<py::ssize_t>(self->n_bytes()), kept->get(), owner);
+    py::array_t<uint8_t> array(static_cast<py::ssize_t>(self.n_bytes()), kept->get(), owner);
     array.attr("flags").attr("writeable") = false;
     return array;
 }
@@ -20,8 +21,8 @@ py::bytes to_bytes(Self self) {
     std::string bytes;
     {
         const GilRelease release;
-        const State::Use use(*self);
-        bytes = self->to_bytes();
+        const State::Use use(self);
+        bytes = self.to_bytes();
     }
     return bytes;
 }
@@ -55,8 +56,8 @@ void register_state(py::module_ & m) {
         .def(
             "clear",
             [](Self self) {
-                const State::Use use(*self);
-                self->clear();
+                const State::Use use(self);
+                self.clear();
             },
             "Forget the state and free the memory.")
         .def("view", &view,

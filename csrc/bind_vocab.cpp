@@ -7,7 +7,8 @@ namespace pyspec {
 namespace {
 
 using Special = llama_token (*)(const llama_vocab *);
-using Self = const std::shared_ptr<Vocab> &;
+// A reference, because None would come as a null pointer.
+using Self = Vocab &;
 
 py::object id_or_none(const Vocab & vocab, Special which) {
     const std::optional<llama_token> token = vocab.special(which);
@@ -40,7 +41,7 @@ py::array_t<int32_t> tokenize(Self self, const py::object & text, bool add_speci
     std::vector<llama_token> tokens;
     {
         const GilRelease release;
-        tokens = self->tokenize(bytes, add_special, parse_special);
+        tokens = self.tokenize(bytes, add_special, parse_special);
     }
     return token_array(tokens);
 }
@@ -51,16 +52,16 @@ py::bytes detokenize(Self self, const py::object & tokens, bool remove_special, 
     std::string text;
     {
         const GilRelease release;
-        text = self->detokenize(ids.data(), ids.size(), remove_special, unparse_special);
+        text = self.detokenize(ids.data(), ids.size(), remove_special, unparse_special);
     }
     return text;
 }
 
-py::list differences(Self self, Self other, int64_t limit) {
+py::list differences(Self self, const Vocab & other, int64_t limit) {
     std::vector<std::string> found;
     {
         const GilRelease release;
-        found = self->differences(*other, limit);
+        found = self.differences(other, limit);
     }
     py::list list;
     for (const std::string & difference : found) {
@@ -105,7 +106,7 @@ void register_vocab(py::module_ & m) {
                 return py::bytes(self.token_to_piece(token, special));
             },
             py::arg("token"), py::kw_only(), py::arg("special") = false)
-        .def("differences", &differences, py::arg("other"), py::kw_only(), py::arg("limit") = 8);
+        .def("differences", &differences, py::arg("other").none(false), py::kw_only(), py::arg("limit") = 8);
 }
 
 }  // namespace pyspec

@@ -273,6 +273,7 @@ void Context::read_back(const ContextOptions & options, const llama_context_para
     const bool hybrid = llama_model_is_hybrid(model);
     traits_.deepseek4 = architecture == "deepseek4";
     traits_.recurrent = (hybrid || llama_model_is_recurrent(model)) && !traits_.deepseek4;
+    traits_.has_cells = !llama_model_is_recurrent(model);
     traits_.n_swa = model_->n_swa();
     traits_.partial_is_part = hybrid || traits_.n_swa > 0;
     traits_.device_state = traits_.recurrent && traits_.n_swa == 0;

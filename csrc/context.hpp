@@ -138,6 +138,7 @@ private:
     struct Traits {
         bool recurrent = false;        // folds tokens into a state: pure recurrent or hybrid
         bool partial_is_part = false;  // PARTIAL_ONLY leaves something out
+        bool has_cells = true;         // anything but pure recurrent
         bool deepseek4 = false;
         bool device_state = false;  // PARTIAL_ONLY has only recurrent states, which may stay on the device
         bool one_sequence_a_batch = false;

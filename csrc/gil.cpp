@@ -35,6 +35,12 @@ void wait_for_other_threads() {
     }
 }
 
+// A forked child has the thread that forked and no other.
+void begin_in_this_process() {
+    main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
+    n_released.store(0);
+}
+
 }  // namespace
 
 GilRelease::GilRelease() : state_(nullptr) {
@@ -64,7 +70,11 @@ bool is_exiting() {
 }
 
 void register_gil(py::module_ & /* m */) {
-    main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
+    begin_in_this_process();
+    const py::module_ os = py::module_::import("os");
+    if (py::hasattr(os, "register_at_fork")) {
+        os.attr("register_at_fork")(py::arg("after_in_child") = py::cpp_function(&begin_in_this_process));
+    }
     py::module_::import("atexit").attr("register")(py::cpp_function(&wait_for_other_threads));
 }
 

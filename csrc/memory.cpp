@@ -73,7 +73,7 @@ bool Context::can_seq_cp(bool partial) const {
     if (traits_.deepseek4) {
         return !partial && !kv_unified_;
     }
-    return kv_unified_ || n_seq_max_ == 1 || !partial;
+    return kv_unified_ || n_seq_max_ == 1 || !partial || !traits_.has_cells;
 }
 
 void Context::seq_cp(int64_t src, int64_t dst, int64_t p0, int64_t p1) {

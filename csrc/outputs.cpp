@@ -1,5 +1,7 @@
 // Context: the output rows of the last decode, and greedy choice from them.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "context.hpp"
@@ -9,60 +11,66 @@ namespace pyspec {
 
 namespace {
 
-// Rows are scanned in blocks: the maximum of a block is a loop without branches, which compilers turn into vector
-// code, and only the block that raised the maximum last is searched for its index.
-constexpr int block_size = 2048;
-constexpr int n_lanes = 16;
+// Loops over whole numbers become vector code without leave to reorder floating point; where the C library can
+// choose between versions of a function, the widest that the machine has is taken.
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define PYSPEC_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define PYSPEC_WIDEST
+#endif
 
-struct BlockMax {
-    float value;
-    bool has_nan;
+// Only the block that raised the maximum last is searched for its index.
+constexpr int block_size = 4096;
+
+struct Keys {
+    int32_t least;
+    int32_t greatest;
 };
 
-BlockMax block_max(const float * values, int n) {
-    float lanes[n_lanes];
-    int unordered[n_lanes] = {};
-    for (float & lane : lanes) {
-        lane = -std::numeric_limits<float>::infinity();
+int32_t bits_of(float value) {
+    int32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+// Keeps the order of floats; NaN of either sign lies outside the infinities. Its own inverse.
+inline int32_t key_of(int32_t bits) {
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF);
+}
+
+PYSPEC_WIDEST Keys keys_of(const float * values, int n) {
+    int32_t bits[block_size];
+    std::memcpy(bits, values, static_cast<size_t>(n) * sizeof(float));
+    int32_t least = std::numeric_limits<int32_t>::max();
+    int32_t greatest = std::numeric_limits<int32_t>::min();
+    for (int i = 0; i < n; ++i) {
+        const int32_t key = key_of(bits[i]);
+        least = key < least ? key : least;
+        greatest = key > greatest ? key : greatest;
     }
-    int i = 0;
-    for (; i + n_lanes <= n; i += n_lanes) {
-        for (int lane = 0; lane < n_lanes; ++lane) {
-            const float value = values[i + lane];
-            lanes[lane] = value > lanes[lane] ? value : lanes[lane];
-            unordered[lane] |= value != value ? 1 : 0;
-        }
-    }
-    for (; i < n; ++i) {
-        lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
-        unordered[0] |= values[i] != values[i] ? 1 : 0;
-    }
-    BlockMax result{lanes[0], unordered[0] != 0};
-    for (int lane = 1; lane < n_lanes; ++lane) {
-        result.value = lanes[lane] > result.value ? lanes[lane] : result.value;
-        result.has_nan |= unordered[lane] != 0;
-    }
-    return result;
+    return {least, greatest};
 }
 
 llama_token argmax(const float * row, int n_vocab) {
-    float best = -std::numeric_limits<float>::infinity();
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    int32_t best = std::numeric_limits<int32_t>::min();
     int best_block = 0;
     for (int start = 0; start < n_vocab; start += block_size) {
-        const BlockMax block = block_max(row + start, std::min(block_size, n_vocab - start));
-        if (block.has_nan) {
+        const Keys keys = keys_of(row + start, std::min(block_size, n_vocab - start));
+        if (keys.least < key_of(bits_of(-infinity)) || keys.greatest > key_of(bits_of(infinity))) {
             throw Error("SamplerError", {{"reason", std::string("the logits contain NaN")}});
         }
-        if (block.value > best) {
-            best = block.value;
+        if (keys.greatest > best) {
+            best = keys.greatest;
             best_block = start;
         }
     }
-    int index = best_block;
-    while (row[index] != best) {
-        ++index;
-    }
-    return index;
+    float value = 0.0F;
+    const int32_t bits = key_of(best);
+    std::memcpy(&value, &bits, sizeof(value));
+    // Zeros of both signs are a tie, and the other one may lie in an earlier block.
+    const float * first = value == 0.0F ? row : row + best_block;
+    return static_cast<llama_token>(std::find(first, row + n_vocab, value) - row);
 }
 
 }  // namespace

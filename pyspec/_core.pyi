@@ -42,7 +42,11 @@ def backends() -> list[str]:
     """Names of the backends compiled in or loaded, e.g. `["CPU", "CUDA"]`."""
 
 def load_backends(folder: str) -> None:
-    """Load the backends that lie as shared libraries in `folder` (portable builds); once, idempotent."""
+    """Load the backends that lie as shared libraries in `folder` (portable builds); once, idempotent.
+
+    Raises:
+        UnsupportedError: this build has its backends compiled in.
+    """
 
 def system_info() -> str:
     """llama.cpp's line about CPU features and threads."""
@@ -311,6 +315,8 @@ class Context:
     def decode(self, tokens: ArrayLike, *, pos: int, seq_id: int = 0, n_outputs: int = 1) -> None:
         """Decode `tokens` ([n_tokens]) of one sequence at pos, pos+1, ...; the last `n_outputs` give logits rows.
 
+        `pos` is `seq_pos_max(seq_id) + 1`, so an empty sequence begins at 0.
+
         Raises:
             EmptyBatchError, BatchTooLargeError, TokenRangeError, SequenceIdError, PositionError,
             TooManyOutputsError, InvalidValueError (n_outputs > n_tokens), ContextFullError, BusyError,
@@ -321,7 +327,12 @@ class Context:
         """
 
     def decode_batch(self, tokens: ArrayLike, pos: ArrayLike, seq_ids: ArrayLike, outputs: ArrayLike) -> None:
-        """The same for several sequences: four arrays [n_tokens]; `outputs` is bool. Positions consecutive in each."""
+        """The same for several sequences: four arrays [n_tokens]; `outputs` is bool. Positions consecutive in each.
+
+        Raises:
+            UnsupportedError: several sequences at once, for an architecture whose states llama.cpp then mixes up.
+            Everything that `decode` raises.
+        """
 
     def abort(self) -> None:
         """Stop the decode at work, from any thread; without one, the next decode stops at once."""
@@ -341,41 +352,65 @@ class Context:
     # ------------------------------------------------------------- memory
     def clear(self) -> None: ...
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> None:
-        """Forget positions [p0, p1) of a sequence (-1: from the start, to the end).
+        """Forget positions [p0, p1) of a sequence (-1: from the start, to the end). A whole sequence always goes.
 
         Raises:
-            MemoryRefusedError: the memory cannot; nothing was changed.
+            MemoryRefusedError: the memory cannot; nothing was changed. Also where llama.cpp would accept and leave
+                wrong contents: a snapshot (`n_rs_seq`) of before the last decode, the middle of a recurrent
+                sequence, a sliding window that was already pruned.
         """
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """Share positions [p0, p1) of `src` with `dst`; a recurrent state is always shared whole.
 
         Raises:
-            UnsupportedError: a copy that llama.cpp would assert on (see `can_seq_cp`); nothing was changed.
+            UnsupportedError: a copy that llama.cpp would assert on (see `can_seq_cp`), one that leaves off the end
+                of a recurrent sequence or of a pruned window, or one between `seq_rm` by snapshot and the next
+                decode; nothing was changed.
         """
 
     def can_seq_cp(self, *, partial: bool) -> bool:
         """Whether `seq_cp` is safe here, for whole (`partial=False`) or part of a sequence; never tries it."""
 
-    def seq_keep(self, seq_id: int) -> None: ...
-    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None: ...
+    def seq_keep(self, seq_id: int) -> None:
+        """Forget every other sequence."""
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        """Add `delta` to positions [p0, p1); cells shared with another sequence move for both.
+
+        Raises:
+            UnsupportedError: the memory cannot (see `can_shift`). InvalidValueError: a position would leave its range.
+        """
     def seq_pos_min(self, seq_id: int) -> int:
         """Smallest position held, -1 when empty."""
 
     def seq_pos_max(self, seq_id: int) -> int: ...
     @property
-    def can_shift(self) -> bool: ...
+    def can_shift(self) -> bool:
+        """Whether `seq_add` works: llama.cpp says so, no recurrent layers, and `type_k` is f16 or f32."""
 
     # ------------------------------------------------------------- state
     def state_size(self, seq_id: int, flags: int = 0) -> int: ...
     def state_save(self, seq_id: int, state: State, flags: int = 0) -> int:
-        """Fill `state` with the sequence's state; returns its bytes. With ON_DEVICE earlier saves of `seq_id` die."""
+        """Fill `state` with the sequence's state; returns its bytes. With ON_DEVICE earlier saves of `seq_id` die.
+
+        PARTIAL_ONLY takes what cannot be removed by `seq_rm`: recurrent states and sliding windows. On a memory
+        without those it is the whole state.
+
+        Raises:
+            UnsupportedError: ON_DEVICE where the partial state has attention cells. InvalidValueError: other flags.
+        """
 
     def state_restore(self, seq_id: int, state: State) -> int:
         """Give a saved state to a sequence of a context of the same model and settings; returns its bytes.
 
+        A whole state replaces the sequence. A PARTIAL_ONLY state replaces only its part: attention cells behind
+        `state.pos_max` stay until `seq_rm(seq_id, state.pos_max + 1)` removes them.
+
         Raises:
-            StateError: empty, stale (a later ON_DEVICE save), of another model or other settings; nothing changed.
+            StateError: empty, stale (a later ON_DEVICE save), of another model or other settings, or a part whose
+                other positions are gone; nothing changed. If there is no room the sequence is emptied, and the
+                error says so.
         """
 
     def state_save_file(self, path: str | PathLike[str], seq_id: int, tokens: ArrayLike) -> int: ...

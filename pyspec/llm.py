@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from os import PathLike
 from time import perf_counter
@@ -250,15 +250,16 @@ class Llama:
             BusyError: another thread is generating with this object.
             KeyboardInterrupt: Ctrl-C; the object stays usable.
         """
-        call = self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)
-        while True:
-            try:
-                piece = next(call)
-            except StopIteration as end:
-                completion: Completion = end.value
-                return completion
-            if on_text is not None:
-                on_text(piece)
+        # Closed at once when `on_text` raises: the traceback would keep a suspended generation, and its lock, alive.
+        with closing(self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)) as call:
+            while True:
+                try:
+                    piece = next(call)
+                except StopIteration as end:
+                    completion: Completion = end.value
+                    return completion
+                if on_text is not None:
+                    on_text(piece)
 
     def stream(
         self,

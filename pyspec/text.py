@@ -35,7 +35,8 @@ class TextStream:
         """Add one token; True when a stop string is complete, which ends the text before it."""
         new = self._decoder.decode(self._piece(token))
         self._n_chars += len(new)
-        self._ends.append(self._n_chars)
+        # a token that began a character ends inside the next one
+        self._ends.append(self._n_chars + bool(self._decoder.getstate()[0]))
         if not self._stop:
             if new:
                 self._parts.append(new)

@@ -141,9 +141,7 @@ def compile_kernels(command: list[str]) -> str:
         command = command[1:]
     kept = [part for i, part in enumerate(command) if part not in ("-c", "-o") and command[i - 1] != "-o"]
     environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(
-        [*kept, *AMX_FLAGS], check=True, capture_output=True, text=True, env=environment
-    ).stdout
+    return subprocess.run([*kept, *AMX_FLAGS], check=True, capture_output=True, text=True, env=environment).stdout
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="only x86-64 has AMX")

@@ -101,9 +101,7 @@ class Bench:
             **(settings or {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.index)}),
         }
         command = [sys.executable, str(SCRIPT), "--pin", str(self.pin), "--tree", str(self.tree), *options]
-        return subprocess.Popen(
-            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, *options: str, **settings: str) -> tuple[int, str]:
         """Run the script; returns the exit status and what it said."""
@@ -151,9 +149,7 @@ def index_url(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_pip_is_stopped_before_it_builds_what_it_downloaded(
-    bench: Bench, tmp_path: Path, index_url: str
-) -> None:
+def test_pip_is_stopped_before_it_builds_what_it_downloaded(bench: Bench, tmp_path: Path, index_url: str) -> None:
     served = tmp_path / "simple" / "fake-llama"
     served.mkdir(parents=True)
     stuck = "import time\ntime.sleep(3600)\nraise SystemExit('built')\n"

@@ -77,9 +77,7 @@ def test_stray_file_is_named(tmp_path: Path, name: str) -> None:
     assert problems(tmp_path, {**whole(), name: b""}) == [f"unexpected: {name}"]
 
 
-@pytest.mark.parametrize(
-    "name", ["pyspec/__init__.py", "pyspec/_core.pyi", "pyspec/py.typed", "pyspec/errors.py"]
-)
+@pytest.mark.parametrize("name", ["pyspec/__init__.py", "pyspec/_core.pyi", "pyspec/py.typed", "pyspec/errors.py"])
 def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
     files = whole()
     del files[name]

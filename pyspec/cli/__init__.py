@@ -7,6 +7,7 @@ Leaves the work to one file per subcommand.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: `--help`, `--version`, or arguments that do not parse.
     """
     parser = _parser()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a model may say what an old terminal cannot show
     try:
         args, unknown = parser.parse_known_args(argv)
         if unknown:
@@ -56,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence()
         return EXIT_PIPE
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return _fail("interrupted", EXIT_INTERRUPTED)
     except errors.PyspecError as error:
         return _fail(str(error), EXIT_MISUSE if isinstance(error, _MISUSE) else EXIT_FAILED)
     except OSError as error:
@@ -81,9 +84,14 @@ def _parser() -> Parser:
 
 @contextlib.contextmanager
 def _messages(*, verbose: bool) -> Iterator[None]:
-    """Show the library's warnings, with `verbose` also what it tells, on stderr."""
+    """Show the library's warnings on stderr; with `verbose` also what it tells, and llama.cpp's own messages.
+
+    What llama.cpp says about a failure is in the error; about a decode that Ctrl-C stopped it would be noise.
+    """
     log, handler = logging.getLogger("pyspec"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    if not verbose:
+        handler.addFilter(lambda record: record.name != "pyspec.llama")
     before, level = log.level, logging.INFO if verbose else logging.WARNING
     log.addHandler(handler)
     log.setLevel(level)

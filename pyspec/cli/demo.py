@@ -7,6 +7,7 @@ learned nothing, since a table that has seen the answer would only recite it.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +17,17 @@ from pyspec.cli.demo_prompt import ANSWER, PROMPT
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
 from pyspec.cli.progress import ProgressBar
-from pyspec.cli.report import usage
+from pyspec.cli.report import COLUMNS, first_difference, run_cells, usage
+from pyspec.cli.table import table
 from pyspec.completion import Completion
 from pyspec.llm import Llama
 from pyspec.speculators import Spec, make
-from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
+from pyspec.speculators.draft_model import DraftModel
 
 __all__ = ["add_parser"]
 
-_NGRAM_MOD = "ngram-mod:n_match=4,n_min=2,n_max=32"
+_NGRAM_MOD = "ngram-mod:n_match=4,n_min=2,n_max=16"
 _NGRAM_MAP_K = "ngram-map-k:size_n=4,size_m=16"
-_DRAFT_N_MAX = 8
 _N_CTX = 2048
 _N_SPARE = 16  # tokens beyond the right answer, enough to see whether the model stops
 
@@ -80,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"model: {args.model}, {usage(llm)}")
         if draft is not None:
             print(f"draft model: {draft}")
-        print(f"\nprompt:\n\n{_indented(prompt)}\n")
-        print("the model writes:\n")
+        print(f"\n{_rule('prompt')}\n{prompt}{_rule('what the model writes after it')}", flush=True)
         _run_all(llm, prompt, max_tokens, rows, args.runs)
         return _judge(rows, answer, args.runs)
 
@@ -103,7 +103,6 @@ def _rows(llm: Llama, draft: str | None, n_threads: int) -> list[_Row]:
         return DraftModel(
             model,
             target=llm.model.vocab,
-            options=DraftModelOptions(n_max=_DRAFT_N_MAX),
             n_ctx=llm.n_ctx,
             context={"n_threads": n_threads},
         )
@@ -125,26 +124,58 @@ def _run_all(llm: Llama, prompt: str, max_tokens: int, rows: list[_Row], n_runs:
                     llm.generate(prompt, max_tokens=max_tokens, spec=row.new(), on_text=_show if first else None)
                 )
                 if first:
-                    print("\n", flush=True)
+                    print("" if row.runs[0].text.endswith("\n") else "\n", end="")
+                    print(_rule("speed"), flush=True)
                 bar((i * len(rows) + k + 1) / (n_runs * len(rows)))
 
 
 def _show(piece: str) -> None:
-    sys.stdout.write(piece.replace("\n", "\n    "))
+    sys.stdout.write(piece)
     sys.stdout.flush()
+
+
+def _rule(title: str) -> str:
+    return f"---- {title} ".ljust(80, "-")
 
 
 # ------------------------------------------------------------------ what is said about it
 def _judge(rows: list[_Row], answer: str | None, n_runs: int) -> int:
+    """Print the table and the judgement; 0 when all texts are the same."""
     plain = rows[0].runs[0]
-    cells = []
+    cells, slower = [], []
     for row in rows:
-        ratio = statistics.median(a / b for a, b in zip(row.speeds, rows[0].speeds, strict=True)) if plain else 0.0
-        cells.append([row.name, *run_cells(row.runs[0], statistics.median(row.speeds), ratio), row.about])
-    print(table(cells, header=["speculator", *COLUMNS, "drafts from"], right=range(1, len(COLUMNS) + 1)))
-    print(f"\ntokens/s and ratio to plain: medians of {n_runs} alternating runs. rounds: decodes of the target.")
-    return 0
+        speed = statistics.median(row.speeds)
+        ratio = statistics.median(a / b if b else 0.0 for a, b in zip(row.speeds, rows[0].speeds, strict=True))
+        cells.append([row.name, *run_cells(row.runs[0], speed, ratio)])
+        slower += [row.name] if ratio < 1 else []
+    print(table(cells, header=["speculator", *COLUMNS], right=range(1, len(COLUMNS) + 1)))
+    print(f"\ntokens/s, ratio to plain: medians of {n_runs} alternating runs; a round is one decode of the model;")
+    print("drafted, accepted: tokens; replayed: decided tokens decoded again after a rollback.\n")
+    print(table([[row.name, row.about] for row in rows]) + "\n")
+    if slower:
+        print(f"Slower than plain here: {', '.join(slower)}. Drafting and checking cost more than the rounds that they saved.")
+    print(f"The text: {_described(plain, answer)}")
+    differing = [(row.name, at) for row in rows for run in row.runs if (at := first_difference(plain, run))]
+    for name, at in dict(differing).items():
+        print(f"ERROR: WITH {name} THE TEXT DIFFERS from the plain one {at}")
+    if not differing:
+        print(f"All {len(rows) * n_runs} runs wrote the same {len(plain.tokens)} tokens.")
+    return 1 if differing else 0
 
 
-def _indented(text: str) -> str:
-    return "".join(f"    {line}" for line in text.splitlines(keepends=True)).rstrip("\n")
+def _described(plain: Completion, answer: str | None) -> str:
+    """What the model made of its task; speculation is not to blame for it, nor to be praised."""
+    ended = "the model ended it" if plain.finish_reason == "stop" else "it was cut at the most tokens"
+    if answer is None:
+        return f"{ended}."
+    if plain.text == answer:
+        return "the rewrite is exact, every character."
+    if plain.text.startswith(answer):
+        return f"the rewrite is exact, but the model wrote on after it ({ended})."
+    n_same = next((i for i, (a, b) in enumerate(zip(plain.text, answer, strict=False)) if a != b), len(plain.text))
+    line = answer.count("\n", 0, n_same)
+    wrong, right = ((text.splitlines() + [""] * (line + 1))[line] for text in (plain.text, answer))
+    return (
+        f"the rewrite is not exact, with drafts or without ({ended}).\n"
+        f"  first difference in line {line + 1}: {wrong.strip()!r} instead of {right.strip()!r}"
+    )

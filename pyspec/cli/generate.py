@@ -113,25 +113,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace, llm: Llama, generate: Any, options: dict[str, Any]) -> int:
-    show = _ignore if args.json else _show
+    show = _show if args.tokens is None and not args.json else _ignore
     if args.compare:
         pair = compare(generate, show, **options)
         last, data, equal = pair.speculative, pair.to_dict(), pair.difference is None
-        _finish(args, llm, pair.plain, data)
+        _finish(args, pair.plain, data)
         sys.stderr.write(f"{pair}\n")
     else:
         last, equal = generate(on_text=show, **options), True
-        _finish(args, llm, last, as_dict(last))
+        _finish(args, last, as_dict(last))
     if args.stats:
         sys.stderr.write(f"{stats_table(llm, last)}\n")
     return 0 if equal else 1
 
 
-def _finish(args: argparse.Namespace, llm: Llama, shown: Completion, data: dict[str, Any]) -> None:
-    """End the output of `shown`, whose text has been streamed."""
+def _finish(args: argparse.Namespace, shown: Completion, data: dict[str, Any]) -> None:
+    """End the output of `shown`, whose text has been streamed unless ids or JSON are wanted."""
     if args.json:
         print(json.dumps(data))
-    elif not llm.model.vocab.has_text:
+    elif args.tokens is not None:
         print(",".join(map(str, shown.tokens)))
     elif sys.stdout.isatty() and not shown.text.endswith("\n"):
         print()

@@ -14,6 +14,7 @@ from pyspec import _core
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
 from pyspec.cli.table import bytes_text, count_text, table
+from pyspec.errors import UnsupportedError
 from pyspec.llm import Llama
 
 __all__ = ["add_parser"]
@@ -50,7 +51,7 @@ def _build() -> dict[str, Any]:
         "llama_cpp": _core.LLAMA_CPP_COMMIT,
         "backends": _core.backends(),
         "gpu_offload": _core.supports_gpu_offload(),
-        "system": _core.system_info().strip(),
+        "system": _core.system_info().strip(" |\n"),
         "devices": [
             {
                 "name": device.name,
@@ -84,7 +85,11 @@ def _model(args: argparse.Namespace) -> dict[str, Any]:
         "has_chat_template": model.chat_template() is not None,
         "memory": model.memory_kind,
     }
-    with Llama(model, n_ctx=_N_CTX, spec=None, verbose=args.verbose) as llm:
+    try:
+        llm = Llama(model, n_ctx=_N_CTX, spec=None, verbose=args.verbose)
+    except UnsupportedError as error:
+        return facts | {"rollback": None, "rollback_reason": str(error), "state_bytes": 0}
+    with llm:
         can = llm.capabilities
         return facts | {
             "rollback": llm.rollback,
@@ -136,9 +141,9 @@ def _model_rows(m: dict[str, Any]) -> list[list[str]]:
         ["trained context", f"{m['n_ctx_train']} tokens"],
         ["vocabulary", f"{m['n_vocab']} tokens, kind {m['vocabulary']}"],
         ["chat template", "yes" if m["has_chat_template"] else "no"],
-        ["memory", m["memory"] + (f", window of {m['n_swa']}" if m["n_swa"] else "")],
+        ["memory", m["memory"].replace("_", " ") + (f", window of {m['n_swa']}" if m["n_swa"] else "")],
     ]
     if m["state_bytes"]:
         rows.append(["recurrent state", f"{bytes_text(m['state_bytes'])} a sequence"])
-    rows.append(["rollback", f"{m['rollback']}: {m['rollback_reason']}"])
+    rows.append(["rollback", f"{m['rollback'] or 'none'}: {m['rollback_reason']}"])
     return rows

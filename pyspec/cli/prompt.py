@@ -19,7 +19,7 @@ def add_arguments(parser: Parser) -> None:
     """Add PROMPT, `--file` and `--tokens`."""
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt; - reads it from stdin")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the prompt from a file, as it is")
-    parser.add_argument("--tokens", metavar="IDS", help='the prompt as token ids, e.g. "1,2,3"')
+    parser.add_argument("--tokens", metavar="IDS", help='the prompt as token ids, e.g. "1,2,3"; ids are printed too')
 
 
 def read(args: argparse.Namespace) -> str | list[int]:

@@ -39,14 +39,15 @@ class CheckpointHost(Rollback):
     def _save(self, pos: int) -> None:
         if pos == 0:
             return
-        if self.budget_bytes:
-            need = self.context.state_size(self.seq_id, self.flags)
-            if need > self.budget_bytes:
-                raise StateError(
-                    reason=f"a checkpoint of {need} bytes exceeds checkpoint_budget_bytes={self.budget_bytes}; "
-                    "raise the budget or choose rollback='shadow'"
-                )
-        self.saved_bytes += self.context.state_save(self.seq_id, self._state, self.flags)
+        on_device = bool(self.flags & STATE_ON_DEVICE)
+        need = self.context.state_size(self.seq_id, STATE_PARTIAL_ONLY) if self.budget_bytes or on_device else 0
+        if self.budget_bytes and need > self.budget_bytes:
+            raise StateError(
+                reason=f"a checkpoint of {need} bytes exceeds checkpoint_budget_bytes={self.budget_bytes}; "
+                "raise the budget or choose rollback='shadow'"
+            )
+        # a save on the device returns only the few bytes that lie on the host
+        self.saved_bytes += max(need, self.context.state_save(self.seq_id, self._state, self.flags))
 
 
 class CheckpointDevice(CheckpointHost):

@@ -21,7 +21,7 @@ class Trim(Rollback):
     def can_roll_back(self, keep: int) -> bool:
         """Always, unless a sliding window has moved past what the token at `keep` must see."""
         n_swa = self.context.model.n_swa
-        return n_swa == 0 or keep == 0 or self.context.seq_pos_min(self.seq_id) <= max(0, keep - n_swa + 1)
+        return n_swa == 0 or keep == 0 or self.context.seq_pos_min(self.seq_id) <= max(0, keep - n_swa)
 
     def roll_back(self, keep: int) -> int:
         """Remove positions from `keep` on; always reaches `keep`."""

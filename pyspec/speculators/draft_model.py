@@ -14,7 +14,7 @@ import numpy as np
 
 from pyspec._core import Context, Model, Vocab
 from pyspec.config import between, int_between, validate
-from pyspec.errors import PyspecError, StateError, VocabularyMismatchError
+from pyspec.errors import PyspecError, StateError, UnsupportedError, VocabularyMismatchError
 from pyspec.memory import probe
 from pyspec.rollback import choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -79,6 +79,12 @@ class DraftModel:
         differences = target.differences(model.vocab)
         if differences:
             raise VocabularyMismatchError(differences=differences)
+        if rollback == "snapshot":
+            raise UnsupportedError(
+                what="rollback='snapshot' for a draft model",
+                why="snapshots undo tokens of one decode, and a draft model decodes its draft token by token",
+                way_out="use 'auto', 'shadow' or 'checkpoint-host'",
+            )
         self.options = options or DraftModelOptions()
         spare = needs_spare(rollback, model.memory_kind)
         sizes = dict(context or {}) | {"n_ctx": n_ctx, "n_seq_max": 2 if spare else 1}

@@ -98,6 +98,22 @@ def build(work: Path, stdlib: Path, docs: Path, count: int, seed: int, threads: 
     return sizes
 
 
+EDIT_MARK = 9
+
+
+def edited(ids: np.ndarray, marks: np.ndarray) -> np.ndarray:
+    """Raises the mark of a copy's tokens that stand after another token than in what is copied.
+
+    These are the tokens that an edit changed, and the first ones after them: few, and the only hard ones.
+    """
+    pairs = ids.astype(np.int64) * 65536 + np.roll(ids, 1)
+    copied = marks.astype(bool)
+    copied[0] = False
+    marks = marks.copy()
+    marks[copied & ~np.isin(pairs, pairs[~copied])] = EDIT_MARK
+    return marks
+
+
 class Batches:
     """Random rows of code, of documentation, of pairs and of repeated chunks.
 
@@ -140,7 +156,7 @@ class Batches:
             i = self.rng.choice(self.chosen[n])
             part = slice(self.starts[i] + skip, self.starts[i] + self.lengths[i] + 1)
             ids.append(self.ids["pairs"][part][:room])
-            marks.append(self.marks[part][:room])
+            marks.append(edited(ids[-1], self.marks[part][:room]))
             room -= len(ids[-1])
             skip = 1  # the previous pair's slice ended with the end-of-text token
         return np.concatenate(ids), np.concatenate(marks)

@@ -7,6 +7,7 @@ position of the expected answer; that is what greedy decoding would write.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def pair_scores(model: LFM2, work: Path, most: int = 100) -> dict[str, float]:
     ids = np.fromfile(work / "val_pairs.bin", np.uint16)
     marks = np.fromfile(work / "val_pairs.marks", np.uint8).astype(bool)
     starts = np.flatnonzero(ids == 0)
-    spans = list(zip(starts, starts[1:], strict=False))[:most]
+    spans = list(pairwise(starts))[:most]
     whole, copied, right, exact = [], [], [], []
     for chosen, batch in padded([ids[a : b + 1].tolist() for a, b in spans]):
         loss, ok = losses(model, batch)

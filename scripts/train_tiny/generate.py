@@ -70,9 +70,7 @@ class Writer:
         """Returns a condition."""
         r, v = self.rng, self.name()
         compare = f"{v} {r.choice(['==', '!=', '<', '>', '<=', '>=', 'in', 'not in'])} {self.atom()}"
-        return r.choice(
-            [compare, compare, compare, v, f"not {v}", f"{v} is None", f"{compare} and {self.name()}"]
-        )
+        return r.choice([compare, compare, compare, v, f"not {v}", f"{v} is None", f"{compare} and {self.name()}"])
 
     def simple(self, loop: bool, depth: int) -> str:
         """Returns a statement of one line."""
@@ -124,8 +122,7 @@ class Writer:
             lines.append(f'    """{self.phrase(8).capitalize()}."""')
         if r.random() < 0.7:
             lines += [
-                f"    {v} = {r.choice(['0', '[]', '{}', 'None', '1', '0.0'])}"
-                for v in self.vars[: r.randint(1, 3)]
+                f"    {v} = {r.choice(['0', '[]', '{}', 'None', '1', '0.0'])}" for v in self.vars[: r.randint(1, 3)]
             ]
         lines += self.block(room, 1, False)
         if r.random() < 0.85:

@@ -66,6 +66,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
+        """Norms the last dimension."""
         y = x.float()
         y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)
         return (y * self.weight).to(x.dtype)
@@ -92,6 +93,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(c.head_dim, c.eps)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Attends; x is [B, T, d_model]."""
         c, (rows, length, _) = self.c, x.shape
         q = self.q(x).view(rows, length, c.n_head, c.head_dim)
         k = self.k(x).view(rows, length, c.n_kv, c.head_dim)
@@ -114,6 +116,7 @@ class ShortConv(nn.Module):
         self.out = nn.Linear(c.d_model, c.d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Mixes each position with those just before it; x is [B, T, d_model]."""
         b, c, v = self.inp(x).chunk(3, dim=-1)
         bx, length, kernel = b * v, x.shape[1], self.conv.shape[1]
         padded = F.pad(bx, (0, 0, kernel - 1, 0))
@@ -136,6 +139,7 @@ class Block(nn.Module):
         self.down = nn.Linear(c.d_ff, c.d_model, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Adds the block to the residual stream x, [B, T, d_model]."""
         h = self.op_norm(x)
         x = x + (self.op(h, cos, sin) if self.kind == "A" else self.op(h))
         h = self.ffn_norm(x)

@@ -1,6 +1,6 @@
 """Rewrite prompts written by hand; none of them is in the training data.
 
-Each function of 12 to 25 lines comes with several renames, and is also to be
+Each function or class of 12 to 20 lines comes with several renames, and is also to be
 copied as it is.
 """
 
@@ -30,16 +30,10 @@ def average_length(words, limit=10):
     total = round(total, 2)
     return average
 '''
-FUNCTIONS: list[tuple[str, list[tuple[str, str]]]] = [
+RENAMES: list[tuple[str, str]] = [
     (
         AVERAGE,
-        [
-            ("total", "result"),
-            ("count", "number"),
-            ("words", "names"),
-            ("average", "mean"),
-            ("word", "entry"),
-        ],
+        "total:result count:number words:names average:mean word:entry",
     ),
     (
         '''\
@@ -59,7 +53,7 @@ def merge_sorted(left, right):
     merged.extend(right[j:])
     return merged
 ''',
-        [("merged", "result"), ("left", "first"), ("j", "k"), ("merge_sorted", "merge_lists")],
+        "merged:result left:first j:k merge_sorted:merge_lists",
     ),
     (
         '''\
@@ -79,13 +73,7 @@ def count_words(path, minimum=3):
         raise ValueError("no words found in the file")
     return counts
 ''',
-        [
-            ("counts", "table"),
-            ("word", "token"),
-            ("handle", "stream"),
-            ("minimum", "shortest"),
-            ("line", "row"),
-        ],
+        "counts:table word:token handle:stream minimum:shortest line:row",
     ),
     (
         '''\
@@ -106,13 +94,7 @@ def binary_search(items, wanted):
             high = middle - 1
     return -1
 ''',
-        [
-            ("middle", "center"),
-            ("low", "start"),
-            ("steps", "rounds"),
-            ("wanted", "target"),
-            ("items", "numbers"),
-        ],
+        "middle:center low:start steps:rounds wanted:target items:numbers",
     ),
     (
         '''\
@@ -133,13 +115,7 @@ def draw_invoice(customer, orders, tax=0.19):
     print("amount:", round(amount, 2))
     return amount
 ''',
-        [
-            ("amount", "balance"),
-            ("price", "cost"),
-            ("orders", "lines"),
-            ("discount", "rebate"),
-            ("tax", "rate"),
-        ],
+        "amount:balance price:cost orders:lines discount:rebate tax:rate",
     ),
     (
         '''\
@@ -161,7 +137,7 @@ class Counter:
         pairs = sorted(self.data.items(), key=lambda pair: -pair[1])
         return [key for key, value in pairs]
 ''',
-        [("limit", "maximum"), ("data", "table"), ("seen", "total"), ("pairs", "ranking")],
+        "limit:maximum data:table seen:total pairs:ranking",
     ),
     (
         '''\
@@ -186,13 +162,7 @@ def parse_config(text):
             config[section][name.strip()] = value.strip()
     return config
 ''',
-        [
-            ("config", "options"),
-            ("section", "group"),
-            ("value", "text_value"),
-            ("number", "index"),
-            ("line", "part"),
-        ],
+        "config:options section:group value:text_value number:index line:part",
     ),
     (
         '''\
@@ -214,13 +184,7 @@ def shortest_path(graph, start, goal):
             queue.append((cost + weight, neighbour, path + [neighbour]))
     return None
 ''',
-        [
-            ("queue", "pending"),
-            ("visited", "done"),
-            ("node", "place"),
-            ("cost", "distance"),
-            ("neighbour", "other"),
-        ],
+        "queue:pending visited:done node:place cost:distance neighbour:other",
     ),
     (
         '''\
@@ -237,13 +201,7 @@ def wrap_text(text, width=72, indent="    "):
         lines.append(current.rstrip())
     return "\\n".join(lines)
 ''',
-        [
-            ("current", "buffer"),
-            ("lines", "rows"),
-            ("word", "piece"),
-            ("indent", "prefix"),
-            ("width", "size"),
-        ],
+        "current:buffer lines:rows word:piece indent:prefix width:size",
     ),
     (
         '''\
@@ -263,7 +221,7 @@ def standard_deviation(values):
     variance /= size - 1
     return mean, variance ** 0.5
 ''',
-        [("mean", "average"), ("variance", "spread"), ("value", "x"), ("size", "n"), ("values", "samples")],
+        "mean:average variance:spread value:x size:n values:samples",
     ),
     (
         '''\
@@ -285,7 +243,7 @@ def print_table(rows, headers, separator=" | "):
         print(separator.join(parts))
     print("rows:", len(rows))
 ''',
-        [("widths", "sizes"), ("parts", "cells"), ("index", "i"), ("separator", "glue"), ("rows", "records")],
+        "widths:sizes parts:cells index:i separator:glue rows:records",
     ),
     (
         '''\
@@ -306,15 +264,10 @@ def find_primes(limit):
             primes.append(number)
     return primes
 ''',
-        [
-            ("sieve", "flags"),
-            ("number", "candidate"),
-            ("primes", "result"),
-            ("limit", "bound"),
-            ("multiple", "k"),
-        ],
+        "sieve:flags number:candidate primes:result limit:bound multiple:k",
     ),
 ]
+FUNCTIONS = [(code, [pair.split(":") for pair in pairs.split()]) for code, pairs in RENAMES]
 TEXTS = {
     "quicksort": "def quicksort(",
     "stack": "class Stack:\n",
@@ -326,15 +279,10 @@ def rewrites() -> list[tuple[str, str, str]]:
     """Returns the prompts: a label, the prompt and the expected answer."""
     found = []
     for code, renames in FUNCTIONS:
-        kind = code.split()[0].replace("def", "function")
+        kind = "class" if code.startswith("class") else "function"
         label = code.split()[1].split("(")[0].rstrip(":")
         for old, new in renames:
-            found.append(
-                (
-                    f"{label}: {old} to {new}",
-                    code + edit.instruction(kind, old, new),
-                    edit.rename(code, old, new),
-                )
-            )
+            prompt = code + edit.instruction(kind, old, new)
+            found.append((f"{label}: {old} to {new}", prompt, edit.rename(code, old, new)))
         found.append((f"{label}: copy", f"{code}\n# the same {kind} again:\n", code))
     return found

@@ -75,10 +75,7 @@ class Options:
     def stages(self) -> list[Stage]:
         """Returns the curriculum."""
         rest = 1 - self.pairs
-        mix = {
-            name: share if name == "pairs" else share * rest / (1 - MAIN["pairs"])
-            for name, share in MAIN.items()
-        }
+        mix = {name: share if name == "pairs" else share * rest / (1 - MAIN["pairs"]) for name, share in MAIN.items()}
         mix["pairs"] = self.pairs
         return [
             Stage(self.short * 1e6, 256, FIRST),
@@ -118,9 +115,7 @@ def save(path: Path, model: LFM2, optims: list, **state: object) -> None:
     """Writes a checkpoint in one step, so that a reader never sees half of it."""
     temporary = path.with_suffix(".tmp")
     torch.save(
-        dict(
-            model=model.state_dict(), config=asdict(model.c), optims=[o.state_dict() for o in optims], **state
-        ),
+        dict(model=model.state_dict(), config=asdict(model.c), optims=[o.state_dict() for o in optims], **state),
         temporary,
     )
     os.replace(temporary, path)
@@ -157,9 +152,7 @@ def run(o: Options) -> dict:
         model = load(o.work / o.start)[0].train() if o.start else LFM2(CONFIGS[o.size])
         optims = optimizers(model, o.lr)
     teacher = load(o.work / o.teacher)[0] if o.teacher else None
-    print(
-        f"{o.size}: {parameters(model) / 1e6:.2f} M parameters, {model.c.layers}, from {seen / 1e6:.2f} M tokens"
-    )
+    print(f"{o.size}: {parameters(model) / 1e6:.2f} M parameters, {model.c.layers}, from {seen / 1e6:.2f} M tokens")
 
     def objective(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):

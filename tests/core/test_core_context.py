@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspec import errors
-from pyspec._core import Context, Model
+from pyspec._core import Context, Model, State
 
 Make = Callable[..., Context]
 
@@ -117,7 +117,7 @@ def test_every_rope_scaling_decodes(make_context: Make, rope_scaling: str | None
     assert context.argmax(0) >= 0
 
 
-@pytest.mark.parametrize("name", ["bert", "t5", "t5encoder", "llada", "gemma-embedding"])
+@pytest.mark.parametrize("name", ["llada", "dream", "rnd1"])
 def test_model_that_predicts_no_next_token_is_refused(arch_context: Make, name: str) -> None:
     with pytest.raises(errors.UnsupportedError):
         arch_context(name)
@@ -165,4 +165,22 @@ def test_closed_context_refuses(make_context: Make) -> None:
     ]
     for use in uses:
         with pytest.raises(errors.ClosedError, match="context"):
+            use()
+
+
+def test_none_in_place_of_an_object_is_a_type_error(make_context: Make) -> None:
+    context = make_context()
+    uses: list[Callable[[], object]] = [
+        lambda: Context(None),  # type: ignore[arg-type]
+        lambda: context.state_save(0, None),  # type: ignore[arg-type]
+        lambda: context.state_restore(0, None),  # type: ignore[arg-type]
+        lambda: context.model.vocab.differences(None),  # type: ignore[arg-type]
+        lambda: Context.clear(None),  # type: ignore[arg-type]
+        lambda: Context.decode(None, [1], pos=0),  # type: ignore[arg-type]
+        lambda: Context.logits(None),  # type: ignore[arg-type]
+        lambda: State.view(None),  # type: ignore[arg-type]
+        lambda: Model.close(None),  # type: ignore[arg-type]
+    ]
+    for use in uses:
+        with pytest.raises(TypeError):
             use()

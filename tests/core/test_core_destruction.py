@@ -78,3 +78,16 @@ def test_failed_constructions_free_what_they_made(isolated_script: Isolated, tin
         "print('done')"
     )
     assert isolated_script(source, str(tiny_draft_path)).strip() == "done"
+
+
+@pytest.mark.parametrize("forking", ["fork()", "threading.Thread(target=fork).start()"], ids=["main", "thread"])
+def test_forked_child_ends_by_itself(isolated_script: Isolated, tiny_draft_path: Path, forking: str) -> None:
+    source = MAKE + (
+        "import os\n"
+        "def fork():\n"
+        "    pid = os.fork()\n"
+        "    if pid != 0:\n"
+        "        assert os.waitpid(pid, 0)[1] == 0\n"
+        "        print('done')\n" + forking
+    )
+    assert isolated_script(source, str(tiny_draft_path), timeout_s=60).split() == ["done"]

@@ -306,3 +306,11 @@ def test_shift_out_of_all_positions_is_refused(arch_context: Make, delta: int) -
     with pytest.raises(errors.InvalidValueError, match="delta"):
         context.seq_add(0, 2, -1, delta)
     assert context.seq_pos_max(0) == 5
+
+
+def test_state_without_cells_is_copied_between_separate_sequences(arch_context: Make) -> None:
+    context = _prompted(arch_context, "mamba", n_seq_max=2, kv_unified=False)
+    assert context.can_seq_cp(partial=True)
+    context.seq_cp(0, 1, 6, -1)
+    assert context.seq_pos_max(1) == 5
+    assert np.array_equal(_next_row(context, 50, 6, seq_id=1), _next_row(context, 50, 6))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyspec import errors
-from pyspec._core import Context
+from pyspec._core import Context, Model
 
 Make = Callable[..., Context]
 
@@ -91,3 +92,14 @@ def test_decode_that_never_began_leaves_the_rows(context: Context) -> None:
     with pytest.raises(errors.AbortedError):
         context.decode([1], pos=5)
     assert np.array_equal(context.logits(), rows)
+
+
+def test_logits_that_are_not_numbers_are_refused(tiny_draft_path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "nan.gguf"
+    file.write_bytes(tiny_draft_path.read_bytes()[:-2048] + b"\xff" * 2048)
+    context = Context(Model(file), n_ctx=64, n_threads=1)
+    context.decode([5, 6, 7], pos=0)
+    assert np.isnan(context.logits()).any()
+    for use in (context.argmax_rows, lambda: context.argmax(0)):
+        with pytest.raises(errors.SamplerError, match="NaN"):
+            use()

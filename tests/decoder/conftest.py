@@ -12,6 +12,7 @@ from pyspec._core import Model
 
 _CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item\n    return result\n\n\n"
 _WINDOW_PASSED = 530
+_REAL = {"tiny": "tiny", "smollm2-135m": "smollm2", "gemma3-270m": "gemma3"}
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +39,7 @@ def tiny(tiny_target_path: Path, load: Callable[[Path], Model]) -> Subject:
 def smollm2(smollm2_path: Path, load: Callable[[Path], Model]) -> Subject:
     """Attention with text."""
     model = load(smollm2_path)
-    return Subject("smollm2", model, model.vocab.tokenize(_CODE + "def total(items):\n").tolist())
+    return Subject("smollm2-135m", model, model.vocab.tokenize(_CODE + "def total(items):\n").tolist())
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +47,7 @@ def gemma3(gemma3_path: Path, load: Callable[[Path], Model]) -> Subject:
     """Sliding window of 512, with a prompt that has passed it."""
     model = load(gemma3_path)
     prompt = model.vocab.tokenize(_CODE * 40).tolist()[:_WINDOW_PASSED]
-    return Subject("gemma3", model, prompt, n_ctx=1024)
+    return Subject("gemma3-270m", model, prompt, n_ctx=1024)
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +65,9 @@ def arch_subject(arch_model: Callable[[str], Path], load: Callable[[Path], Model
 
 @pytest.fixture
 def subject(request: pytest.FixtureRequest, subject_name: str) -> Subject:
-    """The model called `subject_name`: "tiny", "smollm2", "gemma3" or an architecture."""
-    if subject_name in ("tiny", "smollm2", "gemma3"):
-        real: Subject = request.getfixturevalue(subject_name)
+    """The model called `subject_name`: a key of `_REAL` or an architecture."""
+    if subject_name in _REAL:
+        real: Subject = request.getfixturevalue(_REAL[subject_name])
         return real
     arch: Subject = request.getfixturevalue("arch_subject")(subject_name)
     return arch

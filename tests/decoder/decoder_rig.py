@@ -72,8 +72,8 @@ ABLE: dict[str, tuple[str, ...]] = {name: _FAMILIES[kind] for name, kind in _MEM
 }
 ABLE_REAL: dict[str, tuple[str, ...]] = {
     "tiny": (*_FAMILIES["hybrid"], "snapshot"),
-    "smollm2": _FAMILIES["attention"],
-    "gemma3": _FAMILIES["sliding_window"],
+    "smollm2-135m": _FAMILIES["attention"],
+    "gemma3-270m": _FAMILIES["sliding_window"],
 }
 
 
@@ -202,7 +202,7 @@ class Rig:
             "n_threads_batch": 1,
             "n_seq_max": 2 if spare else 1,
             "kv_unified": True if spare else None,
-            "n_rs_seq": N_SNAPSHOTS if rollback == "snapshot" else 0,
+            "n_rs_seq": min(N_SNAPSHOTS, settings.get("n_ubatch", 512) - 2) if rollback == "snapshot" else 0,
         } | settings
         self.context: Any = wrap(Context(model, **self.settings))
         self.can = probe(self.context)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from decoder_rig import ABLE, ABLE_REAL, N_TOKENS, PATTERNS, Subject, assert_same_choices
+from decoder_rig import ABLE, ABLE_REAL, N_TOKENS, PATTERNS, SAMPLINGS, Subject, assert_same_choices
 
 from pyspec._core import Model
 from pyspec.speculators import NgramMapK, NgramMapKOptions, NgramMod, NgramModOptions
@@ -47,7 +47,7 @@ def test_scripted_drafts_leave_the_text_of_a_real_model(subject: Subject, strate
 
 
 @pytest.mark.usefixtures("smollm2_path")
-@pytest.mark.parametrize(("subject_name", "strategy"), [c for c in REAL_CASES if c[0] != "gemma3"])
+@pytest.mark.parametrize(("subject_name", "strategy"), [c for c in REAL_CASES if c[0] != "gemma3-270m"])
 def test_replayed_at_once_the_text_of_a_real_model_is_the_same(subject: Subject, strategy: str):
     assert subject.play(strategy, "immediate", "mixed").run.tokens == subject.plain()
 
@@ -103,6 +103,7 @@ def test_a_hybrid_draft_model_leaves_the_text_of_a_hybrid_target(
         n_ctx=tiny.n_ctx,
         context={"n_threads": 1},
     )
-    run = tiny.rig(strategy).run(tiny.prompt, draft, max_tokens=N_TOKENS)
+    # sampled, so that the greedy draft model is wrong now and then, however well the pair was trained
+    run = tiny.rig(strategy).run(tiny.prompt, draft, max_tokens=N_TOKENS, **SAMPLINGS["sampled"])
     assert run.stats.n_drafted > run.stats.n_accepted > 0
-    assert run.tokens == tiny.plain()
+    assert run.tokens == tiny.plain("sampled")
