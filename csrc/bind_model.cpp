@@ -17,7 +17,11 @@ std::function<bool(float)> with_gil(const py::object & callback) {
     return [callback](float fraction) {
         const py::gil_scoped_acquire acquire;
         const py::object answer = callback(fraction);
-        return answer.is_none() || answer.cast<bool>();
+        const int goes_on = answer.is_none() ? 1 : PyObject_IsTrue(answer.ptr());
+        if (goes_on < 0) {
+            throw py::error_already_set();
+        }
+        return goes_on != 0;
     };
 }
 

@@ -29,8 +29,16 @@ py::list eog_list(const Vocab & self) {
 }
 
 std::string text_bytes(const py::object & text) {
-    if (PyUnicode_Check(text.ptr()) != 0 || PyBytes_Check(text.ptr()) != 0) {
+    if (PyBytes_Check(text.ptr()) != 0) {
         return text.cast<std::string>();
+    }
+    if (PyUnicode_Check(text.ptr()) != 0) {
+        Py_ssize_t size = 0;
+        const char * utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+        if (utf8 == nullptr) {
+            throw py::error_already_set();  // a lone surrogate: UnicodeEncodeError says where
+        }
+        return {utf8, static_cast<size_t>(size)};
     }
     invalid_value("text", py::repr(text).cast<std::string>(), "a str or bytes");
 }

@@ -106,6 +106,13 @@ void Context::seq_cp(int64_t src, int64_t dst, int64_t p0, int64_t p1) {
                     "the sliding window before position " + std::to_string(end) + " is no longer in memory",
                     "copy the whole sequence, or create the context with swa_full=True");
     }
+    // A recurrent state is replaced by a copy; attention cells of both sequences would stay side by side.
+    const llama_pos start = std::max(first, 0);
+    if (traits_.has_cells && last >= start && llama_memory_seq_pos_max(memory_, to) >= start) {
+        invalid_value("dst", dst,
+                      "a sequence that holds no position from " + std::to_string(start)
+                          + " on; remove them first (seq_rm)");
+    }
     if (rollback_pending_[from]) {
         unsupported("copying a sequence", "its rollback by snapshot takes effect in its next decode",
                     "decode it before copying");

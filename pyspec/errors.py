@@ -290,7 +290,8 @@ class BusyError(PyspecError):
 
     def __init__(self, *, what: str) -> None:
         super().__init__(
-            f"this {what} is at work in another thread; wait for it, or give each thread a {what} of its own",
+            f"this {what} is at work, in another thread or in a stream that was not finished; wait for it, close the "
+            f"stream, or use another {what}",
             what=what,
         )
 

