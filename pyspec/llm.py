@@ -282,8 +282,9 @@ class Llama:
         return completion
 
     def abort(self) -> None:
-        """Stop the generation at work, from any thread; it raises `AbortedError` there."""
-        self.context.abort()
+        """Stop the generation at work, from any thread; it raises `AbortedError` there. Nothing without one."""
+        if self._lock.locked():
+            self.context.abort()
 
     # ------------------------------------------------------------- life
     def close(self) -> None:

@@ -33,15 +33,17 @@ class InstantContext:
         self.rows = truth[:0]
 
     def decode(self, tokens: Any, *, pos: int, seq_id: int, n_outputs: int) -> None:
+        """Note which rows were asked for."""
         np.asarray(tokens, np.int32)
         end = pos + len(tokens)
         self.rows = self.truth[end - n_outputs + 1 : end + 1]
 
     def argmax_rows(self) -> np.ndarray:
+        """The true continuation at these rows."""
         return self.rows
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> None:
-        pass
+        """Forget nothing."""
 
 
 class Instant(Rollback):
@@ -50,6 +52,7 @@ class Instant(Rollback):
     name = "instant"
 
     def roll_back(self, keep: int) -> int:
+        """Say that the saved position is reached."""
         return self._require(keep)
 
     def _save(self, pos: int) -> None:

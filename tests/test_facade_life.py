@@ -242,6 +242,11 @@ def test_an_abort_from_another_thread_ends_the_generation_and_leaves_the_object_
     assert llm.generate(PROMPT, max_tokens=N_TOKENS, spec=spec, ignore_eos=True).tokens == plain.tokens
 
 
+def test_an_abort_without_a_generation_changes_nothing(llm: Llama, plain: Completion):
+    llm.abort()
+    assert llm.generate(PROMPT, max_tokens=N_TOKENS, ignore_eos=True).tokens == plain.tokens
+
+
 def test_a_closed_object_refuses_and_may_be_closed_again(tiny_target_path: Path):
     llm = Llama(tiny_target_path, **SMALL)
     llm.close()

@@ -98,7 +98,7 @@ def build(work: Path, stdlib: Path, docs: Path, count: int, seed: int, threads: 
     return sizes
 
 
-EDIT_MARK = 9
+EDIT_MARK = 3
 
 
 def edited(ids: np.ndarray, marks: np.ndarray) -> np.ndarray:

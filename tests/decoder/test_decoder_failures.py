@@ -139,6 +139,17 @@ def test_a_decode_that_fails_leaves_an_empty_memory(
 
 
 @pytest.mark.parametrize(("subject_name", "strategy"), CASES)
+def test_a_sequence_whose_decode_failed_is_empty(subject: Subject, strategy: str):
+    """Whoever decodes, the draft model included: how many of its tokens are in memory nobody knows."""
+    rig = subject.rig(strategy, wrap=FaultyContext)
+    rig.memory.decode(subject.prompt, 1)
+    rig.context.arm("decode", DecodeError(status=-3, reason="injected"), 0, after=True)
+    with pytest.raises(DecodeError):
+        rig.memory.decode([5, 6], 1)
+    assert_empty(rig)
+
+
+@pytest.mark.parametrize(("subject_name", "strategy"), CASES)
 def test_a_refused_removal_is_an_error_and_no_rejected_token_stays(subject: Subject, strategy: str):
     """C5 and C20: what `seq_rm` refuses would stay in the state without a word."""
     rig = subject.rig(strategy, wrap=FaultyContext)

@@ -83,6 +83,16 @@ def test_same_seed_same_text_with_each_strategy(subject: Subject, plain: list[in
     assert run.tokens == plain
 
 
+@pytest.mark.parametrize("subject_name", ["llama", "mamba2", "qwen35"])
+def test_penalties_count_the_prompt(subject: Subject):
+    prompt = [(37 * i + 5) % 128 for i in range(120)]
+    free = subject.rig().run(prompt, None, max_tokens=1)
+    punished = subject.rig().run(prompt, None, max_tokens=8, presence_penalty=1000.0, penalty_last_n=128)
+    assert free.tokens[0] in prompt
+    assert not set(punished.tokens) & set(prompt)
+    assert len(set(punished.tokens)) == 8
+
+
 @pytest.mark.parametrize("subject_name", ["tiny"])
 def test_another_seed_gives_another_text(subject: Subject):
     texts = [

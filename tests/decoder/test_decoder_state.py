@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from decoder_rig import ABLE, ABLE_REAL, N_TOKENS, PATTERNS, Rig, Subject
+from decoder_rig import ABLE, ABLE_REAL, N_TOKENS, PATTERNS, SAMPLINGS, Rig, Subject
 
 from pyspec._core import Context
 
@@ -108,6 +108,22 @@ def test_memory_holds_a_prefix_of_the_history_after_every_round(subject: Subject
     rig.run(subject.prompt, subject.script(PATTERNS["mixed"]), max_tokens=N_TOKENS, after_round=check)
     assert len(seen) > 8
     assert all(n_past < n_history for n_past, n_history in seen[:-1])
+
+
+@pytest.mark.parametrize("replay", ["fused", "immediate"])
+@pytest.mark.parametrize(("subject_name", "strategy"), [case for case in FEW_CASES if case[1] != "trim"])
+def test_a_save_is_held_only_where_memory_went_back_to_it(subject: Subject, strategy: str, replay: str):
+    """What was kept must not stay shared or copied: it would cost cells, and a later rollback would lose tokens."""
+    rig = subject.rig(strategy, replay=replay)
+    held: list[bool] = []
+
+    def check() -> None:
+        rollback = rig.memory.rollback
+        assert rollback.saved_pos in (None, rig.memory.n_past)
+        held.append(rollback.saved_pos is not None)
+
+    rig.run(subject.prompt, subject.script(PATTERNS["mixed"], "sampled"), after_round=check, **SAMPLINGS["sampled"])
+    assert any(held) == (replay == "fused" and strategy != "snapshot")
 
 
 @pytest.mark.parametrize(("subject_name", "strategy"), ARCH_CASES)

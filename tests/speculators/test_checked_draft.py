@@ -32,9 +32,7 @@ def test_whole_numbers_of_any_kind_become_a_list_of_ints(value: Any) -> None:
     assert {type(token) for token in draft} == {int}
 
 
-@pytest.mark.parametrize(
-    "value", [[], (), np.array([]), np.array([], np.int32)], ids=["list", "tuple", "f8", "i4"]
-)
+@pytest.mark.parametrize("value", [[], (), np.array([]), np.array([], np.int32)], ids=["list", "tuple", "f8", "i4"])
 def test_an_empty_draft_is_an_empty_list(value: Any) -> None:
     assert checked_draft(drafting(value), History([3]), 3, 10) == []
 

@@ -63,9 +63,7 @@ def test_an_occurrence_near_the_end_is_drafted_as_a_period() -> None:
     assert speculator.draft(history, 7) == [3, 1, 2, 3, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("n_before", "has_draft"), [(0, False), (1, False), (2, False), (3, True), (4, True)]
-)
+@pytest.mark.parametrize(("n_before", "has_draft"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
 def test_a_key_needs_min_hits_earlier_occurrences(n_before: int, has_draft: bool) -> None:
     prompt = [token for i in range(n_before) for token in (1, 2, 50 + i)]
     speculator, history = begun([*prompt, 1, 2], NgramMapKOptions(size_n=2, size_m=8, min_hits=3))
@@ -75,9 +73,7 @@ def test_a_key_needs_min_hits_earlier_occurrences(n_before: int, has_draft: bool
 @pytest.mark.parametrize("min_hits", [1, 2, 3])
 @pytest.mark.parametrize("size_n", [1, 2, 3, 5])
 @pytest.mark.parametrize("n_alphabet", [2, 5])
-def test_drafts_equal_the_reference_however_the_tokens_arrive(
-    n_alphabet: int, size_n: int, min_hits: int
-) -> None:
+def test_drafts_equal_the_reference_however_the_tokens_arrive(n_alphabet: int, size_n: int, min_hits: int) -> None:
     rng = random.Random(100 * n_alphabet + 10 * size_n + min_hits)
     n_long = 0
     for _ in range(20):

@@ -101,9 +101,7 @@ def test_n_min_is_about_what_is_known_and_n_max_of_the_call_cuts_afterwards() ->
 @pytest.mark.parametrize("n_entries", [16, 4096])
 @pytest.mark.parametrize("n_match", [1, 2, 3, 5])
 @pytest.mark.parametrize("n_alphabet", [2, 5])
-def test_drafts_equal_the_reference_however_the_tokens_arrive(
-    n_match: int, n_alphabet: int, n_entries: int
-) -> None:
+def test_drafts_equal_the_reference_however_the_tokens_arrive(n_match: int, n_alphabet: int, n_entries: int) -> None:
     rng = random.Random(1000 * n_match + 10 * n_alphabet + n_entries)
     n_long = 0
     for _ in range(20):
@@ -194,9 +192,7 @@ def test_a_good_draft_ends_the_streak() -> None:
     assert speculator.draft(history, 8)
 
 
-@pytest.mark.parametrize(
-    ("n_drafted", "own"), [(8, False), (0, True)], ids=["of another", "nothing verified"]
-)
+@pytest.mark.parametrize(("n_drafted", "own"), [(8, False), (0, True)], ids=["of another", "nothing verified"])
 def test_what_is_no_verdict_on_a_draft_of_its_own_does_not_count(n_drafted: int, own: bool) -> None:
     speculator, history = misled()
     bad_rounds(speculator, history, 4)

@@ -99,9 +99,7 @@ def test_an_ngram_speculator_drafts_only_tokens_of_its_history(make: Callable[[]
 
 @each_ngram
 @pytest.mark.parametrize("prompt", [[], [7], [7, 7]], ids=["empty", "one token", "shorter than n"])
-def test_a_history_too_short_to_repeat_gives_no_draft(
-    make: Callable[[], Speculator], prompt: list[int]
-) -> None:
+def test_a_history_too_short_to_repeat_gives_no_draft(make: Callable[[], Speculator], prompt: list[int]) -> None:
     speculator = make()
     speculator.begin(as_tokens(prompt))
     assert len(speculator.draft(History(prompt), 16)) == 0
@@ -109,9 +107,7 @@ def test_a_history_too_short_to_repeat_gives_no_draft(
 
 @each
 @pytest.mark.parametrize("prompt", [[], [7]], ids=["empty", "one token"])
-def test_a_generation_may_start_with_no_or_one_token(
-    make: Callable[[], Speculator], prompt: list[int]
-) -> None:
+def test_a_generation_may_start_with_no_or_one_token(make: Callable[[], Speculator], prompt: list[int]) -> None:
     speculator, history = make(), History(prompt)
     speculator.begin(as_tokens(prompt))
     rounds(speculator, history, 40, random.Random(2))
@@ -171,9 +167,7 @@ def test_a_verdict_without_an_open_draft_changes_nothing(make: Callable[[], Spec
 
 @each
 @pytest.mark.parametrize(("n_drafted", "n_accepted"), [(3, 4), (3, -1), (0, 1)])
-def test_an_impossible_verdict_is_refused(
-    make: Callable[[], Speculator], n_drafted: int, n_accepted: int
-) -> None:
+def test_an_impossible_verdict_is_refused(make: Callable[[], Speculator], n_drafted: int, n_accepted: int) -> None:
     speculator = make()
     speculator.begin(as_tokens([1, 2, 3]))
     with pytest.raises((InvalidValueError, SpeculatorError), match="n_accepted"):
@@ -182,9 +176,7 @@ def test_an_impossible_verdict_is_refused(
 
 @each
 @pytest.mark.parametrize("n_rounds", [0, 1, 37])
-def test_a_restored_speculator_drafts_as_the_saved_one_would(
-    make: Callable[[], Speculator], n_rounds: int
-) -> None:
+def test_a_restored_speculator_drafts_as_the_saved_one_would(make: Callable[[], Speculator], n_rounds: int) -> None:
     saved, history = make(), History([1, 2, 3, 4] * 4)
     saved.begin(history.view())
     rounds(saved, history, n_rounds, random.Random(3))

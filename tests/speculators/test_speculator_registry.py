@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +25,8 @@ from pyspec.speculators import (
 
 
 @pytest.fixture
-def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
-    yield
 
 
 def mod_options(spec: Any) -> NgramModOptions:
@@ -43,9 +41,7 @@ def test_names_give_the_defaults_of_llama_cpp(spec: str) -> None:
 
 
 def test_options_may_follow_the_name() -> None:
-    assert mod_options("ngram-mod:n_match=12, n-min=2,n_max=32") == NgramModOptions(
-        n_match=12, n_min=2, n_max=32
-    )
+    assert mod_options("ngram-mod:n_match=12, n-min=2,n_max=32") == NgramModOptions(n_match=12, n_min=2, n_max=32)
     speculator = make("ngram-map-k:size_n=3,min_hits=2", n_vocab=10)
     assert isinstance(speculator, NgramMapK)
     assert speculator.options == NgramMapKOptions(size_n=3, min_hits=2)
