@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -32,11 +33,17 @@ def _script(name: str) -> ModuleType:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _neutral_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests run in an empty folder: in the repository a child Python would import the sources, not the package."""
-    before = Path.cwd()
+def _neutral_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests run in an empty folder and hear Ctrl-C, however pytest was started.
+
+    In the repository a child Python would import the sources instead of the installed package; a run in the
+    background begins with SIGINT ignored.
+    """
+    before, heard = Path.cwd(), signal.getsignal(signal.SIGINT)
     os.chdir(tmp_path_factory.mktemp("cwd"))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
+    signal.signal(signal.SIGINT, heard)
     os.chdir(before)
 
 

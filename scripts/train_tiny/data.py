@@ -98,7 +98,7 @@ def build(work: Path, stdlib: Path, docs: Path, count: int, seed: int, threads: 
     return sizes
 
 
-EDIT_MARK = 3
+EDIT_MARK = 2
 
 
 def edited(ids: np.ndarray, marks: np.ndarray) -> np.ndarray:
