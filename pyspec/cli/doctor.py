@@ -1,0 +1,130 @@
+"""`pyspec doctor`: how drafts are undone on a model, and which widths of a decode agree to the bit.
+
+Owns its arguments and what it prints; the measuring is `pyspec.memory`'s and `pyspec.widths`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from pyspec import _core
+from pyspec.cli.loading import load
+from pyspec.cli.parser import Parser
+from pyspec.cli.table import bytes_text, table
+from pyspec.llm import Llama
+from pyspec.rollback import NAMES
+from pyspec.widths import PADDED, WidthReport, measure_widths, widths_of_one_class
+
+__all__ = ["add_parser"]
+
+_N_TOKENS = 64
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
+    """Enter `doctor`."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="how drafts are undone on a model, and which widths agree to the bit",
+        description="Measure on MODEL which rollback strategies its memory can do, what they hold in bytes, and which "
+        "widths of a decode give the same logits to the bit, after a short and after a long context.",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file, or a name that `pyspec models` lists")
+    parser.add_argument("-c", "--ctx", type=int, default=1024, metavar="N", help="tokens of the long context [1024]")
+    parser.add_argument("-t", "--threads", type=int, default=0, metavar="N", help="CPU threads [physical cores]")
+    parser.add_argument("-ngl", "--gpu-layers", type=int, default=-1, metavar="N", help="layers on the GPU [all]")
+    parser.add_argument("--flash-attn", choices=("on", "off", "auto"), default="auto", help="flash attention [auto]")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--verbose", action="store_true", help="print llama.cpp's messages to stderr")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what `args` ask for; returns the exit code."""
+    if args.ctx < 0:
+        args.parser.error(f"--ctx {args.ctx}: must be 0 or more")
+    facts = _examine(args)
+    print(json.dumps(facts, indent=2) if args.json else _text(facts))
+    return 0
+
+
+def _examine(args: argparse.Namespace) -> dict[str, Any]:
+    model = load(args.model, n_gpu_layers=args.gpu_layers)
+    flash = {"on": True, "off": False, "auto": None}[args.flash_attn]
+    room = args.ctx + _N_TOKENS
+    options: dict[str, Any] = {"n_ctx": room, "n_threads": args.threads, "flash_attn": flash, "spec": None}
+    # One sequence to measure, one for the dummy token, and the spare one of `auto`.
+    with Llama(model, n_seq_max=2, context={"kv_unified": True}, verbose=args.verbose, **options) as llm:
+        can = llm.capabilities
+        reports: list[WidthReport] = []
+        for n_context in sorted({0, args.ctx}):
+            reports += measure_widths(llm.context, n_context=n_context, n_tokens=_N_TOKENS, scratch=1)
+        same = widths_of_one_class(reports)
+        able = {
+            "trim": can.can_trim,
+            "snapshot": can.n_snapshots > 0,
+            "shadow": can.can_shadow,
+            "fork": can.can_fork,
+            "checkpoint-host": True,
+            "checkpoint-device": can.state_bytes > 0 and can.kind in ("recurrent", "hybrid"),
+        }
+        state = can.state_bytes if can.kind != "attention" else 0
+        return {
+            "model": model.path,
+            "architecture": model.architecture,
+            "quantization": model.quantization,
+            "llama_cpp": _core.LLAMA_CPP_COMMIT,
+            "backends": _core.backends(),
+            "memory": can.kind,
+            "rollback": llm.rollback,
+            "rollback_reason": llm.rollback_reason,
+            "strategies": [
+                {"name": name, "possible": able[name], "extra_bytes": state if name not in ("trim", "snapshot") else 0}
+                for name in NAMES
+                if name != "auto"
+            ],
+            "widths": [report.to_dict() for report in reports],
+            "same_as_width_2": sorted(same),
+            "plain_in_class": 1 in same,
+            "padded_in_class": PADDED in same,
+        }
+
+
+def _text(facts: dict[str, Any]) -> str:
+    about = [
+        ["model", f"{facts['model']} ({facts['architecture']}, {facts['quantization']})"],
+        ["llama.cpp", f"{facts['llama_cpp']}, {', '.join(facts['backends'])}"],
+        ["memory", facts["memory"].replace("_", " ")],
+        ["rollback auto", f"{facts['rollback']}: {facts['rollback_reason']}"],
+    ]
+    strategies = [
+        [s["name"], "yes" if s["possible"] else "no", bytes_text(s["extra_bytes"]) if s["possible"] else ""]
+        for s in facts["strategies"]
+    ]
+    widths = [
+        [
+            "1 + dummy" if r["width"] == PADDED else str(r["width"]),
+            str(r["n_context"]),
+            "equal" if r["equal"] else "differ",
+            f"{r['max_difference']:.1e}" if not r["equal"] else "",
+            f"{r['n_flips']} of {r['n_tokens']}" if r["n_flips"] else "",
+            f"{r['smallest_margin']:.1e}" if r["n_flips"] else "",
+        ]
+        for r in facts["widths"]
+    ]
+    header = ["width", "context", "logits", "difference", "choices that flip", "smallest margin"]
+    if facts["plain_in_class"]:
+        verdict = "Plain decoding (width 1) gives the same logits to the bit as wider decodes."
+    elif facts["padded_in_class"]:
+        verdict = "Plain decoding (width 1) is a class of its own; with a dummy token beside it, it is not."
+    else:
+        verdict = "Plain decoding (width 1) is a class of its own, also with a dummy token beside it."
+    return "\n\n".join(
+        [
+            table(about),
+            table(strategies, header=["strategy", "possible", "state held"], right=[2]),
+            "Compared with decodes of width 2, random tokens:\n" + table(widths, header=header, right=[0, 1, 3, 4, 5]),
+            verdict,
+        ]
+    )

@@ -1,0 +1,28 @@
+"""`pyspec doctor` tells what the library measures."""
+
+import json
+
+import pyspec
+
+
+def test_json_names_the_strategy_that_llama_takes_and_the_bytes_of_its_state(cli, tiny_target_path):
+    result = cli("doctor", tiny_target_path, "-c", 32, "-t", 1, "--json")
+    assert result.code == 0
+    facts = json.loads(result.out)
+    with pyspec.Llama(tiny_target_path, n_ctx=64, n_threads=1) as llm:
+        assert (facts["rollback"], facts["rollback_reason"]) == (llm.rollback, llm.rollback_reason)
+        held = {s["name"]: s["extra_bytes"] for s in facts["strategies"] if s["possible"]}
+        assert held["shadow"] == llm.capabilities.state_bytes > 0
+    assert {r["n_context"] for r in facts["widths"]} == {0, 32}
+    assert facts["plain_in_class"] == (1 in facts["same_as_width_2"])
+
+
+def test_the_text_has_a_verdict_about_plain_decoding(cli, tiny_target_path):
+    result = cli("doctor", tiny_target_path, "-c", 0, "-t", 1)
+    assert result.code == 0
+    assert result.out.splitlines()[-1].startswith("Plain decoding (width 1)")
+
+
+def test_a_negative_length_is_misuse(cli, tiny_target_path):
+    result = cli("doctor", tiny_target_path, "-c", -1)
+    assert (result.code, "must be 0 or more" in result.err) == (2, True)
