@@ -106,7 +106,7 @@ class Decoder:
             SpeculatorError: the speculator's `begin` raised.
         """
         n_prompt = len(request.prompt)
-        n_ctx = self.memory.context.n_ctx_seq
+        n_ctx = self.memory.n_ctx
         if n_prompt == 0:
             raise InvalidValueError(name="prompt", value=[], allowed="at least one token")
         if n_prompt > n_ctx:
@@ -144,7 +144,7 @@ class Decoder:
         memory, history, stats, timings = self.memory, self.history, self.stats, self.timings
         first = stats.n_rounds == 0
         t0 = perf_counter()
-        if memory.n_past + self.n_pending > memory.context.n_ctx_seq:
+        if memory.n_past + self.n_pending > memory.n_ctx:
             self.finish = "context"
             return Verdict([], 0, 0, "context")
         draft = [] if first else self._draft(request)
@@ -193,7 +193,7 @@ class Decoder:
         context = memory.context
         n_max = min(
             self._n_left - 1,
-            context.n_ctx_seq - memory.n_past - n_pending,
+            memory.n_ctx - memory.n_past - n_pending,
             memory.width_max - n_pending,
             context.n_outputs_max - 1,
             memory.rollback.max_draft,
@@ -216,12 +216,13 @@ class Decoder:
         return draft
 
     def _verify(self, request: Request, draft: list[int]) -> Verdict:
-        sampler, context = request.sampler, self.memory.context
+        sampler, context, first_row = request.sampler, self.memory.context, self.memory.first_row
         if sampler.is_greedy:
-            return verify(draft, context.argmax_rows().tolist().__getitem__, request.emit, request.end_tokens)
+            choices = context.argmax_rows().tolist()[first_row:]
+            return verify(draft, choices.__getitem__, request.emit, request.end_tokens)
 
         def choose(row: int) -> int:
-            token = sampler.sample(context, row)
+            token = sampler.sample(context, first_row + row)
             sampler.accept(token)
             return token
 

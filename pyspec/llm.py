@@ -22,7 +22,8 @@ from pyspec.arguments import as_max_tokens, as_stops, prompt_tokens, refuse_unkn
 from pyspec.completion import Completion
 from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
-from pyspec.errors import BusyError, ClosedError, InvalidValueError, UnsupportedError
+from pyspec.errors import BusyError, ClosedError, InvalidValueError
+from pyspec.exact import ExactMemory
 from pyspec.memory import probe
 from pyspec.rollback import check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -62,7 +63,7 @@ class Llama:
         draft_rollback: the same for the draft model's own context.
         replay, max_tries, max_pending, n_draft: see `pyspec.decoder.DecoderOptions`.
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
-        exact: not yet.
+        exact: keep plain and speculative logits equal to the bit (`pyspec.exact`); measures widths first (seconds).
         verbose: send llama.cpp's messages to the logger `pyspec.llama` from INFO on.
         progress: called with 0.0 to 1.0 while the model loads; returning False cancels.
         context: further options of `pyspec._core.Context` by name, e.g. `type_k="q8_0"`.
@@ -105,10 +106,6 @@ class Llama:
         refuse_unknown(unknown, Llama.__init__)
         refuse_unknown(model or {}, Llama.__init__, MODEL_OPTIONS, more=False)
         refuse_unknown(context or {}, Llama.__init__, CONTEXT_OPTIONS, more=False)
-        if exact:
-            raise UnsupportedError(
-                what="exact=True", why="bit-exact width classes are not yet built", way_out="use exact=False"
-            )
         set_log_level(logging.INFO if verbose else logging.WARNING)
         rollback, draft_rollback = check_name(rollback), check_name(draft_rollback)
         SamplingOptions(seed=seed)
@@ -133,9 +130,10 @@ class Llama:
         spare = needs_spare(rollback, self.model.memory_kind)
         wanted = sizes | {
             "n_ctx": n_ctx,
-            "n_seq_max": n_seq_max + 1 if spare else n_seq_max,
+            "n_seq_max": n_seq_max + spare + exact,  # the last ones are for rollback and for a dummy token
             "n_rs_seq": n_rs_seq,
-            "kv_unified": True if spare else None,
+            "kv_unified": True if spare or exact else None,
+            "flash_attn": True if exact and flash_attn is None else flash_attn,
         }
         self.context = Context(self.model, **(wanted | (context or {})))
         self.capabilities = probe(self.context)
@@ -143,10 +141,13 @@ class Llama:
             self.context,
             self.capabilities,
             rollback,
-            spare=self.context.n_seq_max - 1 if spare else None,
+            spare=n_seq_max if spare else None,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
         )
-        self._decoder = Decoder(SequenceMemory(self.context, strategy), options, n_vocab=self.model.vocab.n_tokens)
+        memory = SequenceMemory(self.context, strategy)
+        if exact:
+            memory = ExactMemory(self.context, strategy, scratch=n_seq_max + spare)
+        self._decoder = Decoder(memory, options, n_vocab=self.model.vocab.n_tokens)
         self._eog = frozenset(self.model.vocab.eog_tokens)
         self._pieces: dict[int, bytes] = {}
         self._speculators = SpeculatorPool(

@@ -23,6 +23,7 @@ class SequenceMemory:
     Attributes:
         n_past: tokens in memory, which is also the next position.
         n_decodes: decodes since construction.
+        first_row: the output row where those that the last `decode` was asked for begin.
     """
 
     def __init__(self, context: Context, rollback: Rollback) -> None:
@@ -30,6 +31,12 @@ class SequenceMemory:
         self.rollback = rollback
         self.n_past = 0
         self.n_decodes = 0
+        self.first_row = 0
+
+    @property
+    def n_ctx(self) -> int:
+        """Most tokens that memory can hold."""
+        return self.context.n_ctx_seq
 
     @property
     def width_max(self) -> int:

@@ -97,7 +97,6 @@ def test_a_value_that_cannot_be_is_refused_and_nothing_happens(llm: Llama, optio
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        pytest.param({"exact": True}, UnsupportedError, id="exact"),
         pytest.param({"rollback": "trim"}, UnsupportedError, id="trim-of-a-hybrid"),
         pytest.param({"draft_rollback": "trim", "draft_model": "SELF"}, UnsupportedError, id="draft-trim-of-a-hybrid"),
         pytest.param({"rollback": "snapshot"}, UnsupportedError, id="snapshot-without-n_rs_seq"),

@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "config", "stats", "cache", "models"},
     {"_core"},
     {"speculators", "verify", "text"},
-    {"memory", "rollback", "sequence", "widths"},
+    {"memory", "rollback", "sequence", "widths", "exact"},
     {"speculators.draft_model", "decoder"},
     {"arguments", "completion", "speculator_pool", "llm"},
     {"cli", "__main__", ""},

@@ -67,7 +67,7 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
             "shadow": can.can_shadow,
             "fork": can.can_fork,
             "checkpoint-host": True,
-            "checkpoint-device": can.state_bytes > 0 and can.kind in ("recurrent", "hybrid"),
+            "checkpoint-device": can.can_keep_on_device,
         }
         state = can.state_bytes if can.kind != "attention" else 0
         return {

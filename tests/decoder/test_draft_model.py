@@ -82,14 +82,19 @@ def test_a_model_that_drafts_for_itself_is_right(subject: Subject, strategy: str
     assert run.stats.n_rollbacks <= 1
 
 
-@pytest.mark.parametrize(("subject_name", "strategy"), RECURRENT_CASES)
-def test_a_draft_depends_on_the_history_alone(subject: Subject, strategy: str):
-    """Whatever was drafted before: longer, shorter, parted at any place."""
-    worn = draft_of(subject, strategy)
+@pytest.mark.parametrize(("subject_name", "strategy"), CASES)
+def test_its_memory_follows_any_history(subject: Subject, strategy: str):
+    """Whatever was drafted before: a prompt that parts at any place, and rounds in which others drafted."""
+    draft = draft_of(subject, strategy)
     base = [(11 * i + 2) % 100 for i in range(24)]
-    histories = [base, [*base, 5], [*base, 5, 6, 7, 8, 9, 10], base[:12], [*base[:20], 1, 2, 3], [9], base]
-    for tokens in histories:
-        assert worn.draft(History(tokens), 4) == draft_of(subject).draft(History(tokens), 4)
+    for prompt in (base, [*base, 5, 6, 7, 8, 9], base[:12], [*base[:20], 1, 2, 3], [9], base):
+        history = History(prompt)
+        draft.begin(history.view())
+        for n_others in (1, 3, 5):
+            proposed = draft.draft(history, 4)
+            assert draft._held.view().tolist() == [*history.view().tolist(), *proposed][: draft.memory.n_past]
+            assert draft.context.seq_pos_max(draft.memory.rollback.seq_id) + 1 == draft.memory.n_past
+            history.extend([(token + 1) % 100 for token in (proposed * 2)[:n_others]])
 
 
 @pytest.mark.parametrize("subject_name", ["llama", "mamba2", "qwen35"])
