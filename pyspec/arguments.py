@@ -7,16 +7,101 @@ Leaves sampling options to `pyspec.config`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from pyspec._core import Vocab
-from pyspec.errors import InvalidValueError, TokenRangeError, UnknownOptionError, VocabularyMissingError
+from pyspec._core import Model, Vocab
+from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, int_between
+from pyspec.errors import (
+    InvalidValueError,
+    TokenRangeError,
+    UnknownOptionError,
+    UnsupportedError,
+    VocabularyMissingError,
+)
 from pyspec.speculators import Tokens, as_tokens
+from pyspec.speculators.draft_model import DraftModelOptions
 
-__all__ = ["as_max_tokens", "as_stops", "prompt_tokens", "refuse_unknown", "tokens_in_range"]
+__all__ = [
+    "as_max_tokens",
+    "as_stops",
+    "check_call",
+    "check_object",
+    "prompt_tokens",
+    "refuse_fork",
+    "refuse_unknown",
+    "text_tokens",
+    "tokens_in_range",
+]
+
+_CHECKS: dict[str, Check] = {
+    "path": (
+        lambda v: (isinstance(v, (str, PathLike)) and str(v) != "") or isinstance(v, Model),
+        "a path, a name that `pyspec models` lists, or a loaded Model",
+    ),
+    "n_ctx": int_between(0, 2**31 - 1),
+    "n_batch": int_between(1, 2**31 - 1),
+    "n_ubatch": int_between(1, 2**31 - 1),
+    "n_threads": int_between(0, 512),
+    "n_gpu_layers": int_between(-(2**31), 2**31 - 1),
+    "n_seq_max": int_between(1, 254),
+    "n_rs_seq": int_between(0, 2**16),
+    "checkpoint_budget_bytes": int_between(0, 2**63 - 1),
+    "flash_attn": (lambda v: v is None or isinstance(v, bool), "True, False, or None to let llama.cpp decide"),
+    "exact": (lambda v: isinstance(v, bool), "True or False"),
+    "verbose": (lambda v: isinstance(v, bool), "True or False"),
+    "ignore_eos": (lambda v: isinstance(v, bool), "True or False"),
+    "progress": (lambda v: v is None or callable(v), "a function, or None"),
+    "on_text": (lambda v: v is None or callable(v), "a function, or None"),
+    "context": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
+    "model": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
+    "draft_model": (
+        lambda v: v is None or (isinstance(v, (str, PathLike)) and str(v) != "") or isinstance(v, Model),
+        "a path, a name that `pyspec models` lists, a loaded Model, or None",
+    ),
+    "draft_options": (
+        lambda v: v is None or isinstance(v, (dict, DraftModelOptions)),
+        "DraftModelOptions, a dict of its fields, or None",
+    ),
+    "rollback": (lambda v: isinstance(v, str), "the name of a strategy"),
+    "draft_rollback": (lambda v: isinstance(v, str), "the name of a strategy"),
+    "replay": (lambda v: isinstance(v, str), "'fused' or 'immediate'"),
+}
+
+
+def _check(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if name in _CHECKS and not _CHECKS[name][0](value):
+            raise InvalidValueError(name=name, value=value, allowed=_CHECKS[name][1])
+
+
+def check_object(given: Mapping[str, object]) -> None:
+    """Check what the constructor of `Llama` was given, by name.
+
+    Raises:
+        InvalidValueError: the first value of a type or range that cannot be.
+    """
+    _check(given)
+    for name, known in (("model", MODEL_OPTIONS), ("context", CONTEXT_OPTIONS)):
+        options: Any = given[name] or {}
+        for option in options:
+            if option in _CHECKS:
+                raise InvalidValueError(name=name, value=options, allowed=f"without {option}, a parameter of its own")
+            if option not in known:
+                raise UnknownOptionError(name=str(option), known=known, where=f"{name} option")
+
+
+def check_call(*, ignore_eos: object, on_text: object = None) -> None:
+    """Check what a generation was given beside its prompt, limits and sampling options.
+
+    Raises:
+        InvalidValueError: a value of a type that cannot be.
+    """
+    _check({"ignore_eos": ignore_eos, "on_text": on_text})
 
 
 def prompt_tokens(vocab: Vocab, prompt: str | bytes | Sequence[int]) -> Tokens:
@@ -31,10 +116,27 @@ def prompt_tokens(vocab: Vocab, prompt: str | bytes | Sequence[int]) -> Tokens:
         return tokens_in_range(prompt, vocab.n_tokens, name="prompt")
     if not vocab.has_text:
         raise VocabularyMissingError(what="a prompt given as text")
-    ids = vocab.tokenize(prompt, add_special=True, parse_special=True)
+    ids = text_tokens(vocab, prompt, name="prompt")
     if not len(ids):
         raise InvalidValueError(name="prompt", value=prompt, allowed="a text of at least one token")
     return ids
+
+
+def text_tokens(
+    vocab: Vocab, text: str | bytes, *, name: str = "text", add_special: bool = True, parse_special: bool = True
+) -> Tokens:
+    """Token ids [n_tokens] of a text.
+
+    Raises:
+        VocabularyMissingError: the model has no text vocabulary.
+        InvalidValueError: something else than text, or a lone surrogate in it.
+    """
+    try:
+        return vocab.tokenize(text, add_special=add_special, parse_special=parse_special)
+    except UnicodeEncodeError as error:
+        raise InvalidValueError(
+            name=name, value=text, allowed=f"text without lone surrogates (one at index {error.start})"
+        ) from None
 
 
 def tokens_in_range(values: Sequence[int], n_vocab: int, *, name: str) -> Tokens:
@@ -79,10 +181,22 @@ def as_max_tokens(max_tokens: int | None) -> int | None:
     return int(max_tokens) if max_tokens >= 0 else None
 
 
-def refuse_unknown(
-    given: dict[str, Any], function: Callable[..., object], known: Iterable[str] = (), *, more: bool = True
-) -> None:
-    """Raise for a keyword that `known` does not have; with `more` the error offers what `function` names, too.
+def refuse_fork(pid: int) -> None:
+    """Raise in another process than `pid`.
+
+    Raises:
+        UnsupportedError: this process was forked from it.
+    """
+    if os.getpid() != pid:
+        raise UnsupportedError(
+            what="using a model in a forked process",
+            why="the threads that compute did not follow",
+            way_out="make a Llama in the child, or start it with multiprocessing's 'spawn'",
+        )
+
+
+def refuse_unknown(given: Mapping[str, object], function: Callable[..., object], known: Iterable[str] = ()) -> None:
+    """Raise for a keyword that neither `known` has nor `function` names.
 
     Raises:
         UnknownOptionError: with the nearest name that exists.
@@ -90,9 +204,6 @@ def refuse_unknown(
     known = set(known)
     for name in given:
         if name not in known:
-            named = {
-                p.name
-                for p in inspect.signature(function).parameters.values()
-                if more and p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self"
-            }
+            parameters = inspect.signature(function).parameters.values()
+            named = {p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD} - {"self"}
             raise UnknownOptionError(name=name, known=known | named)

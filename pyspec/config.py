@@ -30,7 +30,7 @@ CONTEXT_OPTIONS = frozenset(
 """What `Llama(context={...})` may hold: parameters of `pyspec._core.Context` that `Llama` has no parameter for."""
 
 _T = TypeVar("_T")
-_Check = tuple[Callable[[Any], bool], str]
+Check = tuple[Callable[[Any], bool], str]
 
 
 def _finite(value: Any) -> bool:
@@ -41,21 +41,21 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def between(low: float, high: float) -> _Check:
+def between(low: float, high: float) -> Check:
     """A finite number in [`low`, `high`]."""
     return (lambda v: _finite(v) and low <= v <= high), f"a number from {low:g} to {high:g}"
 
 
-def int_between(low: int, high: int) -> _Check:
+def int_between(low: int, high: int) -> Check:
     """A whole number in [`low`, `high`]."""
     return (lambda v: _is_int(v) and low <= v <= high), f"a whole number from {low} to {high}"
 
 
-def _optional(check: _Check) -> _Check:
+def _optional(check: Check) -> Check:
     return (lambda v: v is None or check[0](v)), f"None or {check[1]}"
 
 
-def validate(options: object, checks: Mapping[str, _Check]) -> None:
+def validate(options: object, checks: Mapping[str, Check]) -> None:
     """Raise `InvalidValueError` for the first field of `options` that fails its check."""
     for name, (ok, allowed) in checks.items():
         value = getattr(options, name)
@@ -73,7 +73,7 @@ def from_keywords(kind: type[_T], keywords: Mapping[str, object]) -> _T:
 
 
 def _text(value: Any) -> bool:
-    return isinstance(value, str) and value != "" and "\0" not in value
+    return isinstance(value, str) and value != "" and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value)
 
 
 def _bias_pairs(bias: Any) -> tuple[tuple[int, float], ...] | None:
@@ -94,7 +94,11 @@ def _bias_in_range(bias: Any) -> bool:
 
 
 def _breakers(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and all(_text(b) and len(b.encode()) <= 40 for b in value)
+    return (
+        isinstance(value, (tuple, list))
+        and len(value) <= 256
+        and all(_text(b) and len(b.encode()) <= 40 for b in value)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +147,7 @@ class SamplingOptions:
     min_keep: int = 1
 
     # csrc/sampler_options.cpp holds the same ranges: they keep llama.cpp's arithmetic defined.
-    _CHECKS: ClassVar[dict[str, _Check]] = {
+    _CHECKS: ClassVar[dict[str, Check]] = {
         "seed": _optional(int_between(0, 2**32 - 2)),
         "temperature": between(0, 1000),
         "dynatemp_range": between(0, 1000),
@@ -170,13 +174,13 @@ class SamplingOptions:
         "dry_penalty_last_n": int_between(0, 2**20),
         "dry_sequence_breakers": (
             _breakers,
-            "a tuple of texts of 1 to 40 bytes without NUL",
+            "at most 256 texts of 1 to 40 bytes without NUL or lone surrogates",
         ),
         "logit_bias": (
             _bias_in_range,
             "token ids with numbers from -1e6 to 1e6, or -inf to forbid a token",
         ),
-        "grammar": _optional((_text, "a GBNF text without NUL")),
+        "grammar": _optional((_text, "a GBNF text without NUL or lone surrogates")),
         "grammar_root": (_text, "the name of a rule"),
         "min_keep": int_between(1, 2**31 - 1),
     }

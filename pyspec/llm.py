@@ -7,31 +7,41 @@ Leaves every decision inside a generation to the layers below.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from os import PathLike
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Literal
 
 from pyspec import models
 from pyspec._core import Context, Model, Sampler, set_log_level
-from pyspec.arguments import as_max_tokens, as_stops, prompt_tokens, refuse_unknown, tokens_in_range
+from pyspec.arguments import (
+    as_max_tokens,
+    as_stops,
+    check_call,
+    check_object,
+    prompt_tokens,
+    refuse_fork,
+    refuse_unknown,
+    text_tokens,
+    tokens_in_range,
+)
 from pyspec.completion import Completion
-from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, SamplingOptions
+from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.errors import BusyError, ClosedError, InvalidValueError
 from pyspec.exact import ExactMemory
 from pyspec.memory import probe
 from pyspec.rollback import check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
-from pyspec.speculator_pool import SpeculatorPool
-from pyspec.speculators import Spec, Speculator, as_tokens
+from pyspec.speculator_pool import SpeculatorPool, tell_silence
+from pyspec.speculators import Spec, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
 from pyspec.stats import Stats
-from pyspec.text import TextStream
+from pyspec.text import Pieces, TextStream
 
 __all__ = ["Llama"]
 
@@ -104,15 +114,14 @@ class Llama:
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown, Llama.__init__)
-        refuse_unknown(model or {}, Llama.__init__, MODEL_OPTIONS, more=False)
-        refuse_unknown(context or {}, Llama.__init__, CONTEXT_OPTIONS, more=False)
+        check_object(locals())
         set_log_level(logging.INFO if verbose else logging.WARNING)
         rollback, draft_rollback = check_name(rollback), check_name(draft_rollback)
         SamplingOptions(seed=seed)
         self._seed = seed
         options = DecoderOptions(replay=replay, max_tries=max_tries, max_pending=max_pending, n_draft=n_draft)
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed, self._pid = False, os.getpid()
         self._owns_model = not isinstance(path, Model)
         if isinstance(path, Model):
             if model:
@@ -120,13 +129,8 @@ class Llama:
             self.model = path
         else:
             self.model = Model(models.resolve(path), n_gpu_layers=n_gpu_layers, progress=progress, **(model or {}))
-        sizes: dict[str, Any] = {
-            "n_batch": n_batch,
-            "n_ubatch": n_ubatch,
-            "n_threads": n_threads,
-            "n_threads_batch": n_threads,
-            "flash_attn": flash_attn,
-        }
+        sizes: dict[str, Any] = {"n_batch": n_batch, "n_ubatch": n_ubatch, "flash_attn": flash_attn}
+        sizes |= {"n_threads": n_threads, "n_threads_batch": n_threads}
         spare = needs_spare(rollback, self.model.memory_kind)
         wanted = sizes | {
             "n_ctx": n_ctx,
@@ -149,7 +153,8 @@ class Llama:
             memory = ExactMemory(self.context, strategy, scratch=n_seq_max + spare)
         self._decoder = Decoder(memory, options, n_vocab=self.model.vocab.n_tokens)
         self._eog = frozenset(self.model.vocab.eog_tokens)
-        self._pieces: dict[int, bytes] = {}
+        vocab = self.model.vocab
+        self._pieces = Pieces(vocab.token_to_piece if vocab.has_text else None)
         self._speculators = SpeculatorPool(
             self.model,
             n_ctx=self.context.n_ctx_seq,
@@ -163,6 +168,8 @@ class Llama:
         if spec is _DEFAULT:
             spec = ["default", "draft-model"] if draft_model is not None else "default"
         self._spec = self._speculators.get(spec)
+        if self._spec is not None and memory.width_max < 2:
+            _log.warning("no drafts: n_batch=%d and n_ubatch=%d leave room for one token a decode", n_batch, n_ubatch)
         if draft_model is not None and not self._speculators.n_draft_models:
             _log.warning("draft_model was given but spec=%r does not use it", spec)
         _log.info(
@@ -202,10 +209,8 @@ class Llama:
             VocabularyMissingError: the model has no text vocabulary.
         """
         self._check_open()
-        tokens: list[int] = self.model.vocab.tokenize(
-            text, add_special=add_special, parse_special=parse_special
-        ).tolist()
-        return tokens
+        vocab = self.model.vocab
+        return text_tokens(vocab, text, add_special=add_special, parse_special=parse_special).tolist()  # type: ignore[no-any-return]
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; malformed UTF-8 becomes U+FFFD.
@@ -251,6 +256,7 @@ class Llama:
             BusyError: another thread is generating with this object.
             KeyboardInterrupt: Ctrl-C; the object stays usable.
         """
+        check_call(ignore_eos=ignore_eos, on_text=on_text)
         # Closed at once when `on_text` raises: the traceback would keep a suspended generation, and its lock, alive.
         with closing(self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)) as call:
             while True:
@@ -304,10 +310,11 @@ class Llama:
     def __enter__(self) -> Llama:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Llama cannot be copied or pickled; share its `model`: Llama(llm.model, ...)")
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.capabilities.kind}, rollback {self.rollback}"
@@ -327,10 +334,11 @@ class Llama:
         start = perf_counter()
         with self._exclusive():
             refuse_unknown(sampling, Llama.generate, _SAMPLING)
+            check_call(ignore_eos=ignore_eos)
             limit = as_max_tokens(max_tokens)
             options = SamplingOptions(**{"seed": self._seed} | sampling)
             sampler = Sampler(self.model, options)
-            stream = TextStream(self._piece, as_stops(stop))
+            stream = TextStream(self._pieces, as_stops(stop))
             ids = prompt_tokens(self.model.vocab, prompt)
             ends = frozenset(tokens_in_range(stop_tokens, self.n_vocab, name="stop_tokens").tolist())
             decoder = self._decoder
@@ -360,7 +368,7 @@ class Llama:
             stats.rollback_reason = self.rollback_reason
             timings.n_generated = stats.n_generated
             timings.generate_s = perf_counter() - start - timings.prompt_s
-            self._report(speculator, stats.n_drafts, stats.n_rounds)
+            tell_silence(speculator, stats)
             return Completion(
                 text=stream.text,
                 tokens=tokens[: stream.n_tokens],
@@ -372,21 +380,10 @@ class Llama:
                 timings=timings,
             )
 
-    def _report(self, speculator: Speculator | None, n_drafts: int, n_rounds: int) -> None:
-        if speculator is not None and n_drafts == 0 and n_rounds > 32:
-            level = logging.WARNING if "draft-model" in speculator.name else logging.INFO
-            _log.log(level, "speculator %s drafted nothing in %d rounds", speculator.name, n_rounds)
-
-    def _piece(self, token: int) -> bytes:
-        piece = self._pieces.get(token)
-        if piece is None:
-            vocab = self.model.vocab
-            piece = self._pieces[token] = vocab.token_to_piece(token) if vocab.has_text else b""
-        return piece
-
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(what="Llama")
+        refuse_fork(self._pid)
 
     @contextmanager
     def _exclusive(self, *, check: bool = True) -> Iterator[None]:

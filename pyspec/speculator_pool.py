@@ -6,6 +6,7 @@ Owns the loading of draft models and the names "draft-model" and "draft:PATH"; l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from typing import Any
@@ -16,8 +17,11 @@ from pyspec.config import from_keywords
 from pyspec.errors import InvalidValueError
 from pyspec.speculators import Spec, Speculator, make, parse_options, register
 from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
+from pyspec.stats import Stats
 
-__all__ = ["SpeculatorPool"]
+__all__ = ["SpeculatorPool", "tell_silence"]
+
+_log = logging.getLogger("pyspec")
 
 
 class SpeculatorPool:
@@ -108,6 +112,13 @@ class SpeculatorPool:
                 **self._settings,
             )
         return self._drafts[key]
+
+
+def tell_silence(speculator: Speculator | None, stats: Stats) -> None:
+    """Log that a speculator had many rounds and no draft; a warning where a draft model was loaded for nothing."""
+    if speculator is not None and stats.n_drafts == 0 and stats.n_rounds > 32:
+        level = logging.WARNING if "draft-model" in speculator.name else logging.INFO
+        _log.log(level, "speculator %s drafted nothing in %d rounds", speculator.name, stats.n_rounds)
 
 
 def _draft(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:

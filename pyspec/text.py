@@ -9,7 +9,22 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 
-__all__ = ["TextStream"]
+__all__ = ["Pieces", "TextStream"]
+
+
+class Pieces:
+    """The bytes of each token, asked of the vocabulary once. Empty for a vocabulary without text."""
+
+    def __init__(self, token_to_piece: Callable[[int], bytes] | None) -> None:
+        self._ask = token_to_piece
+        self._known: dict[int, bytes] = {}
+
+    def __call__(self, token: int) -> bytes:
+        """The token's bytes."""
+        piece = self._known.get(token)
+        if piece is None:
+            piece = self._known[token] = self._ask(token) if self._ask else b""
+        return piece
 
 
 class TextStream:

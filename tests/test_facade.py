@@ -139,7 +139,7 @@ def test_a_draft_model_that_nobody_uses_is_told(
 def test_a_draft_model_that_never_drafts_is_told(
     tiny_target_path: Path, tiny_draft_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    options = {"n_min": 9, "n_max": 3}
+    options = {"p_min": 1.0}
     with (
         Llama(tiny_target_path, draft_model=tiny_draft_path, draft_options=options, spec="draft-model", **SMALL) as llm,
         caplog.at_level(logging.WARNING, logger="pyspec"),

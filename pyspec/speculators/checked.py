@@ -32,12 +32,11 @@ def checked_draft(speculator: Speculator, history: History, n_max: int, n_vocab:
             `n_max` tokens (not cut in silence: a speculator that ignores its limit has a mistake worth
             knowing).
     """
+    n_decided, epoch = len(history), history.epoch
     try:
         proposed: object = speculator.draft(history, n_max)
         draft = list(proposed) if type(proposed) is list else _as_list(proposed)
-        if not draft:
-            return []
-        if set(map(type, draft)) != _ONLY_INT:
+        if draft and set(map(type, draft)) != _ONLY_INT:
             draft = [_as_int(token) for token in draft]
     except SpeculatorError:
         raise
@@ -45,6 +44,12 @@ def checked_draft(speculator: Speculator, history: History, n_max: int, n_vocab:
         raise SpeculatorError(speculator=speculator.name, reason=str(error)) from None
     except Exception as error:
         raise _failed(speculator, "draft", error) from error
+    if len(history) != n_decided or history.epoch != epoch:
+        raise SpeculatorError(
+            speculator=speculator.name, reason="draft changed the history, which only the decoder may do"
+        )
+    if not draft:
+        return draft
     if len(draft) > n_max:
         raise SpeculatorError(
             speculator=speculator.name, reason=f"drafted {len(draft)} tokens, at most {n_max} were asked for"

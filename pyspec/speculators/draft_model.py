@@ -14,7 +14,7 @@ import numpy as np
 
 from pyspec._core import Context, Model, Vocab
 from pyspec.config import between, int_between, validate
-from pyspec.errors import PyspecError, StateError, UnsupportedError, VocabularyMismatchError
+from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
 from pyspec.memory import probe
 from pyspec.rollback import choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -45,6 +45,8 @@ class DraftModelOptions:
 
     def __post_init__(self) -> None:
         validate(self, self._CHECKS)
+        if self.n_min > self.n_max:
+            raise InvalidValueError(name="n_min", value=self.n_min, allowed=f"at most n_max={self.n_max}")
 
 
 class DraftModel:

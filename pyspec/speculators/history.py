@@ -66,8 +66,8 @@ class History:
             buffer[: self._n] = self._buffer[: self._n]
         self._buffer = buffer
         self._cells = memoryview(buffer)  # type: ignore[arg-type]
-        self._readable = buffer.view()
-        self._readable.flags.writeable = False
+        # over a read-only buffer, so that no reader can make it writable again
+        self._readable = np.frombuffer(self._cells.toreadonly(), np.int32)
 
     def __len__(self) -> int:
         return self._n

@@ -104,7 +104,9 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
     if isinstance(spec, str):
         name, _, argument = spec.partition(":")
         name = name.strip().lower().replace("_", "-")
-        if name == "none" and not argument:
+        if name == "none":
+            if argument:
+                raise InvalidValueError(name="spec", value=spec, allowed="'none' alone")
             return None
         factory = _factories.get(name)
         if factory is None:

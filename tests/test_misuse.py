@@ -1,0 +1,199 @@
+"""What users got wrong, or what could go wrong without a word, is told in words of pyspec."""
+
+import copy
+import gc
+import logging
+import multiprocessing
+import os
+import pickle
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyspec
+from pyspec.errors import InvalidValueError, SpeculatorError, UnknownOptionError, UnsupportedError
+from pyspec.speculators import History
+
+SMALL = {"n_ctx": 256, "n_threads": 1}
+NUMBERS = ("n_ctx", "n_batch", "n_ubatch", "n_threads", "n_gpu_layers", "n_seq_max", "n_rs_seq")
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "checkpoint_budget_bytes"])
+@pytest.mark.parametrize("value", [1.0, "8", True, None, 2**70, [1]], ids=str)
+def test_a_number_of_another_type_is_refused_by_its_name(tiny_target_path: Path, name: str, value: object):
+    with pytest.raises(InvalidValueError, match=f"^{name}="):
+        pyspec.Llama(tiny_target_path, **(SMALL | {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("flash_attn", "on"),
+        ("flash_attn", float("nan")),
+        ("exact", 1),
+        ("verbose", "yes"),
+        ("progress", 0),
+        ("context", 1),
+        ("model", ["use_mmap"]),
+        ("draft_options", 0),
+        ("draft_model", b"x"),
+        ("draft_model", ""),
+        ("rollback", None),
+        ("replay", 1),
+        ("context", {"n_ctx": 4}),
+        ("n_seq_max", 0),
+        ("n_seq_max", 10**6),
+        ("n_batch", 0),
+        ("checkpoint_budget_bytes", -1),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_name(tiny_target_path: Path, name: str, value: object):
+    with pytest.raises(InvalidValueError, match=f"^{name}="):
+        pyspec.Llama(tiny_target_path, **(SMALL | {name: value}))
+
+
+@pytest.mark.parametrize("path", [None, 3, b"model.gguf", ""])
+def test_a_path_that_is_none_is_refused(path: object):
+    with pytest.raises(InvalidValueError, match=r"^path="):
+        pyspec.Llama(path)
+
+
+def test_whole_numbers_of_numpy_are_numbers(tiny_target_path: Path):
+    with pyspec.Llama(tiny_target_path, n_ctx=np.int64(256), n_threads=np.int32(1)) as llm:
+        assert llm.n_ctx == 256
+
+
+@pytest.fixture
+def llm(tiny_target_path: Path):
+    with pyspec.Llama(tiny_target_path, **SMALL) as made:
+        yield made
+
+
+@pytest.mark.parametrize("call", ["generate", "tokenize"])
+def test_a_lone_surrogate_is_refused_with_its_place(llm: pyspec.Llama, call: str):
+    with pytest.raises(InvalidValueError, match="one at index 1"):
+        getattr(llm, call)("a\ud800")
+
+
+@pytest.mark.parametrize("value", [["\ud800"], ["x"] * 257], ids=["surrogate", "too-many"])
+def test_breakers_that_llama_cpp_cannot_bear_are_refused(llm: pyspec.Llama, value: list[str]):
+    with pytest.raises(InvalidValueError, match=r"^dry_sequence_breakers="):
+        llm.generate("a", dry_multiplier=1.0, dry_sequence_breakers=value)
+
+
+def test_a_receiver_of_text_that_cannot_be_called_is_refused_before_anything(llm: pyspec.Llama):
+    with pytest.raises(InvalidValueError, match=r"^on_text="):
+        llm.generate("a", on_text=1)
+    assert llm.stats.n_decodes == 0
+
+
+class Meddler:
+    """Changes the history, which belongs to the decoder."""
+
+    name, nbytes = "meddler", 0
+
+    def __init__(self, how):
+        self.how = how
+
+    def begin(self, tokens):
+        pass
+
+    def draft(self, history: History, n_max: int):
+        self.how(history)
+        return []
+
+    def accept(self, n_drafted, n_accepted, *, own):
+        pass
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass
+
+
+@pytest.mark.parametrize("how", [lambda h: h.append(5), lambda h: h.truncate(1)], ids=["append", "truncate"])
+def test_a_speculator_that_changes_the_history_is_named_and_the_object_stays_sound(llm: pyspec.Llama, how):
+    plain = llm.generate("def f(", max_tokens=8, spec=None)
+    with pytest.raises(SpeculatorError, match=r"meddler.*changed the history"):
+        llm.generate("def f(", max_tokens=8, spec=Meddler(how))
+    assert llm.generate("def f(", max_tokens=8).tokens == plain.tokens
+
+
+def test_a_view_of_the_history_cannot_be_made_writable():
+    view = History([1, 2, 3]).view()
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        view.flags.writeable = True
+
+
+def test_the_last_reference_frees_the_model_without_the_garbage_collector(tiny_target_path: Path):
+    gc.collect()
+    gc.disable()
+    try:
+        llm = pyspec.Llama(tiny_target_path, **SMALL)
+        llm.generate("def f(", max_tokens=4)
+        for _ in llm.stream("def f(", max_tokens=4):
+            pass
+        gone = weakref.ref(llm)
+        del llm
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def _use(llm: pyspec.Llama, answer) -> None:
+    try:
+        llm.generate("def f(", max_tokens=2)
+        answer.send("nothing")
+    except UnsupportedError as error:
+        answer.send(str(error))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_use_in_a_forked_process_is_refused_at_once(llm: pyspec.Llama):
+    llm.generate("def f(", max_tokens=2)
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    child = fork.Process(target=lambda: (_use(llm, there), os._exit(0)))
+    child.start()
+    try:
+        assert here.poll(120), "the child hangs"
+        assert "forked process" in here.recv()
+    finally:
+        child.kill()
+        child.join()
+        here.close()
+        there.close()
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_object_is_not_copied(llm: pyspec.Llama, how):
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        how(llm)
+
+
+def test_no_room_for_drafts_is_told_at_start(tiny_target_path: Path, caplog: pytest.LogCaptureFixture):
+    with (
+        caplog.at_level(logging.WARNING, "pyspec"),
+        pyspec.Llama(tiny_target_path, **SMALL, n_batch=1, n_ubatch=1),
+    ):
+        assert "leave room for one token a decode" in caplog.text
+
+
+def test_a_shortest_draft_longer_than_the_longest_is_refused(tiny_target_path: Path):
+    with pytest.raises(InvalidValueError, match="n_min=5: must be at most n_max=3"):
+        pyspec.Llama(tiny_target_path, **SMALL, draft_options={"n_min": 5, "n_max": 3})
+
+
+def test_none_with_options_is_refused_as_none(llm: pyspec.Llama):
+    with pytest.raises(InvalidValueError, match="'none' alone"):
+        llm.generate("a", spec="none:x=1")
+
+
+def test_a_misspelt_model_option_is_told_where_it_stood(tiny_target_path: Path):
+    with pytest.raises(UnknownOptionError, match="model option 'use_mlok'"):
+        pyspec.Llama(tiny_target_path, **SMALL, model={"use_mlok": True})
