@@ -10,9 +10,21 @@ from pyspec import _core, errors, models
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.llm import Llama
+from pyspec.lossless import Comparison, check_lossless
 from pyspec.stats import Stats, Timings
 
-__all__ = ["Completion", "Llama", "SamplingOptions", "Stats", "Timings", "__version__", "errors", "models"]
+__all__ = [
+    "Comparison",
+    "Completion",
+    "Llama",
+    "SamplingOptions",
+    "Stats",
+    "Timings",
+    "__version__",
+    "check_lossless",
+    "errors",
+    "models",
+]
 
 logging.getLogger("pyspec").addHandler(logging.NullHandler())
 

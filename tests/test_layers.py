@@ -15,7 +15,7 @@ LAYERS = (
     {"speculators", "verify", "text"},
     {"memory", "rollback", "sequence", "widths", "exact"},
     {"speculators.draft_model", "decoder"},
-    {"arguments", "completion", "speculator_pool", "llm"},
+    {"arguments", "completion", "speculator_pool", "llm", "lossless"},
     {"cli", "__main__", ""},
 )
 
