@@ -281,6 +281,7 @@ void Context::read_back(const ContextOptions & options, const llama_context_para
     traits_.shiftable = !hybrid && (params.type_k == GGML_TYPE_F16 || params.type_k == GGML_TYPE_F32);
     // Its graph writes the states of a second sequence to the wrong cells, and aborts at the end of the buffer.
     traits_.one_sequence_a_batch = architecture == "plamo2";
+    traits_.rows_of_all_tokens = architecture == "cogvlm";
     traits_.pos_end = std::numeric_limits<int32_t>::max();
     if (has_position_table(architecture)) {
         traits_.pos_end = model_->n_ctx_train();

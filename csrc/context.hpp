@@ -142,7 +142,8 @@ private:
         bool deepseek4 = false;
         bool device_state = false;  // PARTIAL_ONLY has only recurrent states, which may stay on the device
         bool one_sequence_a_batch = false;
-        bool shiftable = false;  // llama.cpp can rotate the keys in the cache
+        bool rows_of_all_tokens = false;  // the graph does not pick the rows that were asked for
+        bool shiftable = false;           // llama.cpp can rotate the keys in the cache
         int32_t n_swa = 0;
         int64_t pos_end = 0;  // positions must be below this
     };
@@ -182,6 +183,7 @@ private:
     Interrupt interrupt_;
 
     int n_outputs_ = 0;
+    int first_row_ = 0;  // of those that were asked for, among those that were computed
     float * logits_ = nullptr;
 
     // Arrays of llama_batch, [n_batch], made once.

@@ -79,12 +79,15 @@ void Context::decode(const llama_token * tokens, int64_t n_tokens, int64_t pos, 
 
     const auto start = static_cast<llama_pos>(pos);
     const auto n_rows = static_cast<int32_t>(n_outputs);
+    const int32_t n_computed = traits_.rows_of_all_tokens && n_rows > 0 ? n : n_rows;
+    check_size(n_tokens, n_computed);
     for (int32_t i = 0; i < n; ++i) {
         pos_[i] = start + i;
         seq_ids_[i] = seq;
-        outputs_[i] = i >= n - n_rows ? 1 : 0;
+        outputs_[i] = i >= n - n_computed ? 1 : 0;
     }
     run(tokens, n, n_rows);
+    first_row_ = n_computed - n_rows;
 }
 
 void Context::decode_batch(const BatchView & batch) {
@@ -100,6 +103,10 @@ void Context::decode_batch(const BatchView & batch) {
     if (traits_.one_sequence_a_batch && n_of[batch.seq_ids[0]] != n) {
         unsupported("decoding several sequences at once", "llama.cpp mixes up their states for this architecture",
                     "decode one sequence after the other");
+    }
+    if (traits_.rows_of_all_tokens && n_outputs != 0 && n_outputs != batch.n_tokens) {
+        unsupported("choosing output rows of a batch", "llama.cpp's graph of this architecture gives the wrong ones",
+                    "ask for all of them or for none");
     }
     std::vector<int64_t> expected(n_seq_max_, -1);
     for (int32_t i = 0; i < n; ++i) {
@@ -128,6 +135,7 @@ void Context::run(const llama_token * tokens, int32_t n_tokens, int32_t n_output
         llama_synchronize(get());
     }
     n_outputs_ = 0;
+    first_row_ = 0;
     logits_ = nullptr;
     std::fill(n_undoable_.begin(), n_undoable_.end(), 0);
 

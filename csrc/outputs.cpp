@@ -99,7 +99,7 @@ const float * Context::logits_rows(int64_t first_row, int64_t n_rows) {
     if (logits_ == nullptr) {
         throw Error("NoOutputError");
     }
-    return logits_ + first_row * n_vocab_;
+    return logits_ + (first_row_ + first_row) * n_vocab_;
 }
 
 const float * Context::logits_row(int64_t row) {

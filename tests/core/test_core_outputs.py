@@ -103,3 +103,33 @@ def test_logits_that_are_not_numbers_are_refused(tiny_draft_path: Path, tmp_path
     for use in (context.argmax_rows, lambda: context.argmax(0)):
         with pytest.raises(errors.SamplerError, match="NaN"):
             use()
+
+
+ARCHS = ["cogvlm", "llama", "lfm2", "qwen35", "falcon-h1", "mamba2", "gemma3", "gpt-oss", "kimi-linear"]
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3])
+@pytest.mark.parametrize("name", ARCHS)
+def test_rows_that_were_asked_for_are_those_of_the_last_tokens(arch_context: Make, name: str, n_outputs: int) -> None:
+    """cogvlm's graph in llama.cpp computes the first rows instead."""
+
+    def rows(n: int) -> np.ndarray:
+        context = arch_context(name)
+        context.decode([3, 17, 42, 8, 77], pos=0)
+        context.decode([21, 64, 90, 11], pos=5, n_outputs=n)
+        assert context.n_outputs == n
+        return context.logits()
+
+    every = rows(4)
+    some = rows(n_outputs)
+    # one row alone may be summed in another order than several
+    assert np.abs(some - every[4 - n_outputs :]).max() <= 1e-4 * every.std()
+    assert np.abs(every[0] - every[3]).max() > 1e-2 * every.std(), "the rows can be told apart"
+
+
+def test_rows_chosen_inside_a_batch_are_refused_where_llama_cpp_mixes_them_up(arch_context: Make) -> None:
+    context = arch_context("cogvlm", n_seq_max=2, kv_unified=True)
+    with pytest.raises(errors.UnsupportedError, match="wrong ones"):
+        context.decode_batch([3, 17, 42], [0, 0, 1], [0, 1, 0], [False, True, True])
+    context.decode_batch([3, 17, 42], [0, 0, 1], [0, 1, 0], [True, True, True])
+    assert context.n_outputs == 3
