@@ -26,8 +26,8 @@ from pyspec.speculators.draft_model import DraftModel
 
 __all__ = ["add_parser"]
 
-_NGRAM_MOD = "ngram-mod:n_match=4,n_min=2,n_max=16"
-_NGRAM_MAP_K = "ngram-map-k:size_n=4,size_m=16"
+_NGRAM_MOD = "ngram-mod:n_match=6,n_min=2,n_max=8"
+_NGRAM_MAP_K = "ngram-map-k:size_n=3,size_m=12"
 _N_CTX = 2048
 _N_SPARE = 16  # tokens beyond the right answer, enough to see whether the model stops
 
@@ -92,8 +92,8 @@ def _rows(llm: Llama, draft: str | None, n_threads: int) -> list[_Row]:
 
     rows = [
         _Row("plain", "no drafts", lambda: None),
-        _Row("ngram-mod", "a hashed table of what followed the last 4 tokens", lambda: fresh(_NGRAM_MOD)),
-        _Row("ngram-map-k", "the place where the last 4 tokens stood before", lambda: fresh(_NGRAM_MAP_K)),
+        _Row("ngram-mod", "a hashed table of what followed the last 6 tokens", lambda: fresh(_NGRAM_MOD)),
+        _Row("ngram-map-k", "the place where the last 3 tokens stood before", lambda: fresh(_NGRAM_MAP_K)),
     ]
     if draft is None:
         return rows

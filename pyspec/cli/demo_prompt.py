@@ -9,7 +9,7 @@ import re
 
 __all__ = ["ANSWER", "PROMPT"]
 
-_OLD, _NEW = "total", "result"
+_OLD, _NEW = "limit", "maximum"
 _FUNCTION = '''\
 def average_length(words, limit=10):
     """Return the average length of the first words."""

@@ -76,7 +76,7 @@ def test_another_model_runs_without_a_draft_model(cli, tmp_path):
     [
         pytest.param(ANSWER, "stop", "the rewrite is exact, every character", id="exact"),
         pytest.param(ANSWER + "x", "length", "wrote on after it", id="goes-on"),
-        pytest.param(ANSWER.replace("result += ", "total += "), "stop", "first difference in line 8", id="one-line"),
+        pytest.param(ANSWER.replace(">= maximum", ">= limit"), "stop", "first difference in line 10", id="one-line"),
         pytest.param(ANSWER[:100], "length", "not exact", id="cut"),
         pytest.param("", "stop", "first difference in line 1", id="nothing"),
     ],
@@ -90,7 +90,13 @@ def test_the_judgement_of_the_rewrite_is_honest(text, finish, said):
     assert said in demo._described(plain, ANSWER)
 
 
+def test_the_embedded_target_rewrites_the_function_exactly(cli):
+    result = cli("demo", "--runs", 1)
+    assert (result.code, result.err) == (0, "")
+    assert "the rewrite is exact, every character" in result.out
+
+
 def test_the_right_answer_renames_the_variable_everywhere_and_changes_nothing_else():
     function = PROMPT.split("\n# the same function")[0]
-    assert function.replace("total", "result") == ANSWER
-    assert "total" not in ANSWER
+    assert function.replace("limit", "maximum") == ANSWER
+    assert "limit" not in ANSWER
