@@ -3,8 +3,6 @@
 import copy
 import gc
 import logging
-import multiprocessing
-import os
 import pickle
 import sys
 import weakref
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyspec
-from pyspec.errors import InvalidValueError, SpeculatorError, UnknownOptionError, UnsupportedError
+from pyspec.errors import InvalidValueError, SpeculatorError, UnknownOptionError
 from pyspec.speculators import History
 
 SMALL = {"n_ctx": 256, "n_threads": 1}
@@ -144,30 +142,26 @@ def test_the_last_reference_frees_the_model_without_the_garbage_collector(tiny_t
         gc.enable()
 
 
-def _use(llm: pyspec.Llama, answer) -> None:
+_FORK = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import pyspec
+llm = pyspec.Llama(sys.argv[1], n_ctx=256, n_threads=2)
+llm.generate("def f(", max_tokens=2)
+child = os.fork()
+if child == 0:
     try:
         llm.generate("def f(", max_tokens=2)
-        answer.send("nothing")
-    except UnsupportedError as error:
-        answer.send(str(error))
+        os._exit(1)
+    except pyspec.errors.UnsupportedError as error:
+        os._exit(0 if "forked process" in str(error) else 2)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_use_in_a_forked_process_is_refused_at_once(llm: pyspec.Llama):
-    llm.generate("def f(", max_tokens=2)
-    fork = multiprocessing.get_context("fork")
-    here, there = fork.Pipe()
-    child = fork.Process(target=lambda: (_use(llm, there), os._exit(0)))
-    child.start()
-    try:
-        assert here.poll(120), "the child hangs"
-        assert "forked process" in here.recv()
-    finally:
-        child.kill()
-        child.join()
-        here.close()
-        there.close()
+def test_use_in_a_forked_process_is_refused_at_once(tiny_target_path: Path, isolated_script):
+    assert isolated_script(_FORK, str(tiny_target_path), timeout_s=120).split() == ["0"]
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
