@@ -207,7 +207,7 @@ class Decoder:
     def _save(self, draft: list[int]) -> list[int]:
         """Save before the draft; when that fails go on without drafts and say so."""
         try:
-            self.memory.save()
+            self.memory.save(len(draft))
         except (StateError, MemoryError) as error:
             self._speculating = False
             self.stats.n_failed_saves += 1
@@ -242,7 +242,7 @@ class Decoder:
             self._n_tries = 0
         else:
             reached = memory.roll_back(keep)
-            stats.n_rollbacks += 1
+            stats.count_rollback(memory.rollback.undone_by)
             stats.n_replayed += keep - reached
             self._n_tries += reached < keep
             if reached < keep and self.options.replay == "immediate":

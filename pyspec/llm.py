@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from pyspec import models
-from pyspec._core import Context, Model, Sampler, set_log_level
+from pyspec._core import Model, Sampler, set_log_level
 from pyspec.arguments import (
     as_max_tokens,
     as_stops,
@@ -29,14 +29,12 @@ from pyspec.arguments import (
     text_tokens,
     tokens_in_range,
 )
+from pyspec.assembly import assemble
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.errors import BusyError, ClosedError, InvalidValueError
-from pyspec.exact import ExactMemory
-from pyspec.memory import probe
-from pyspec.rollback import check_name, choose, needs_spare
-from pyspec.sequence import SequenceMemory
+from pyspec.rollback import check_name
 from pyspec.speculator_pool import SpeculatorPool, tell_silence
 from pyspec.speculators import Spec, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
@@ -69,7 +67,8 @@ class Llama:
             "default" (what `--spec-default` is in llama.cpp), then "draft-model" where there is one.
         draft_model: path, name or loaded `Model` for the speculator "draft-model".
         draft_options: `DraftModelOptions`, or its fields as a dict.
-        rollback: "auto", "trim", "snapshot", "shadow", "fork", "checkpoint-host" or "checkpoint-device".
+        rollback: "auto", "trim", "snapshot", "shadow", "snapshot+shadow", "fork", "checkpoint-host" or
+            "checkpoint-device". "auto" measures those that the memory can do, once for a model file and its settings.
         draft_rollback: the same for the draft model's own context.
         replay, max_tries, max_pending, n_draft: see `pyspec.decoder.DecoderOptions`.
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
@@ -131,27 +130,21 @@ class Llama:
             self.model = Model(models.resolve(path), n_gpu_layers=n_gpu_layers, progress=progress, **(model or {}))
         sizes: dict[str, Any] = {"n_batch": n_batch, "n_ubatch": n_ubatch, "flash_attn": flash_attn}
         sizes |= {"n_threads": n_threads, "n_threads_batch": n_threads}
-        spare = needs_spare(rollback, self.model.memory_kind)
-        wanted = sizes | {
-            "n_ctx": n_ctx,
-            "n_seq_max": n_seq_max + spare + exact,  # the last ones are for rollback and for a dummy token
-            "n_rs_seq": n_rs_seq,
-            "kv_unified": True if spare or exact else None,
-            "flash_attn": True if exact and flash_attn is None else flash_attn,
-        }
-        self.context = Context(self.model, **(wanted | (context or {})))
-        self.capabilities = probe(self.context)
-        strategy, self.rollback_reason = choose(
-            self.context,
-            self.capabilities,
-            rollback,
-            spare=n_seq_max if spare else None,
+        special = {"n_ctx": n_ctx, "n_rs_seq": n_rs_seq}
+        if exact and flash_attn is None:
+            special["flash_attn"] = True
+        assembly = assemble(
+            self.model,
+            options=sizes | special | (context or {}),
+            n_seq_max=n_seq_max,
+            rollback=rollback,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
+            exact=exact,
+            placement=(n_gpu_layers, model),
         )
-        memory = SequenceMemory(self.context, strategy)
-        if exact:
-            memory = ExactMemory(self.context, strategy, scratch=n_seq_max + spare)
-        self._decoder = Decoder(memory, options, n_vocab=self.model.vocab.n_tokens)
+        self.context, self.capabilities = assembly.context, assembly.capabilities
+        self.rollback_reason, self.rollback_costs = assembly.reason, assembly.costs
+        self._decoder = Decoder(assembly.memory, options, n_vocab=self.model.vocab.n_tokens)
         self._eog = frozenset(self.model.vocab.eog_tokens)
         vocab = self.model.vocab
         self._pieces = Pieces(vocab.token_to_piece if vocab.has_text else None)
@@ -168,7 +161,7 @@ class Llama:
         if spec is _DEFAULT:
             spec = ["default", "draft-model"] if draft_model is not None else "default"
         self._spec = self._speculators.get(spec)
-        if self._spec is not None and memory.width_max < 2:
+        if self._spec is not None and assembly.memory.width_max < 2:
             _log.warning("no drafts: n_batch=%d and n_ubatch=%d leave room for one token a decode", n_batch, n_ubatch)
         if draft_model is not None and not self._speculators.n_draft_models:
             _log.warning("draft_model was given but spec=%r does not use it", spec)
@@ -176,7 +169,7 @@ class Llama:
             "%s: %s memory, rollback %s (%s), speculator %s",
             self.model.description,
             self.capabilities.kind,
-            strategy.name,
+            self.rollback,
             self.rollback_reason,
             self._spec.name if self._spec else "none",
         )

@@ -74,9 +74,9 @@ class SequenceMemory:
             self.decode(tokens[start : start + step], 0)
             start += step
 
-    def save(self) -> None:
-        """Make the present end restorable."""
-        self.rollback.save(self.n_past)
+    def save(self, n_draft: int) -> None:
+        """Make the present end restorable before a draft of `n_draft` tokens."""
+        self.rollback.save(self.n_past, n_draft)
 
     def commit(self) -> None:
         """Keep all that is in memory; the save is of no more use."""

@@ -50,6 +50,7 @@ class Stats:
         drafted_per_position: how often a token was drafted there.
         rollback: the strategy in use.
         rollback_reason: why it was chosen.
+        rollbacks_by_strategy: `n_rollbacks` by the strategy that did them.
     """
 
     n_prompt: int = 0
@@ -71,6 +72,7 @@ class Stats:
     by_speculator: dict[str, SpeculatorStats] = field(default_factory=dict)
     rollback: str = ""
     rollback_reason: str = ""
+    rollbacks_by_strategy: dict[str, int] = field(default_factory=dict)
 
     @property
     def acceptance_rate(self) -> float:
@@ -81,6 +83,11 @@ class Stats:
     def tokens_per_round(self) -> float:
         """Emitted tokens per round; 1.0 is plain decoding."""
         return self.n_generated / self.n_rounds if self.n_rounds else 0.0
+
+    def count_rollback(self, strategy: str) -> None:
+        """Count one rollback done by `strategy`."""
+        self.n_rollbacks += 1
+        self.rollbacks_by_strategy[strategy] = self.rollbacks_by_strategy.get(strategy, 0) + 1
 
     def count_draft(self, speculator: str, n_drafted: int, n_accepted: int) -> None:
         """Count one verified draft of `n_drafted` tokens, the first `n_accepted` of which were kept."""

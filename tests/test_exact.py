@@ -68,7 +68,7 @@ def test_logits_of_the_tiny_hybrid_are_those_of_plain_decoding(tiny_target_path,
 
 @pytest.mark.parametrize("model", ["smollm2_path", "gemma3_path"])
 def test_logits_of_a_real_model_are_those_of_plain_decoding(model, rows, request):
-    with pyspec.Llama(request.getfixturevalue(model), n_ctx=1024, exact=True) as llm:
+    with pyspec.Llama(request.getfixturevalue(model), n_ctx=1024, n_threads=1, exact=True) as llm:
         assert_exact(llm, rows, 600)
 
 

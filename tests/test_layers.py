@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "config", "stats", "cache", "models"},
     {"_core"},
     {"speculators", "verify", "text"},
-    {"memory", "rollback", "sequence", "widths", "exact"},
+    {"memory", "rollback", "sequence", "widths", "exact", "assembly"},
     {"speculators.draft_model", "decoder"},
     {"arguments", "completion", "speculator_pool", "llm", "lossless"},
     {"cli", "__main__", ""},

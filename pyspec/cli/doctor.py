@@ -1,6 +1,6 @@
-"""`pyspec doctor`: how drafts are undone on a model, and which widths of a decode agree to the bit.
+"""`pyspec doctor`: how drafts are undone on a model at which cost, and which widths of a decode agree to the bit.
 
-Owns its arguments and what it prints; the measuring is `pyspec.memory`'s and `pyspec.widths`'s.
+Owns its arguments and what it prints; the measuring is `pyspec.memory`'s, `pyspec.rollback`'s and `pyspec.widths`'s.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
 from pyspec.cli.table import bytes_text, table
 from pyspec.llm import Llama
-from pyspec.rollback import NAMES
+from pyspec.rollback import NAMES, StrategyCost, able, build, extra_bytes, measure_cost
 from pyspec.widths import PADDED, WidthReport, measure_widths, widths_of_one_class
 
 __all__ = ["add_parser"]
 
 _N_TOKENS = 64
+_N_DRAFT, _N_ACCEPTED, _N_ROUNDS = 8, 3, 5
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
@@ -27,14 +28,15 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="how drafts are undone on a model, and which widths agree to the bit",
-        description="Measure on MODEL which rollback strategies its memory can do, what they hold in bytes, and which "
-        "widths of a decode give the same logits to the bit, after a short and after a long context.",
+        description="Measure on MODEL which rollback strategies its memory can do, what they cost and hold in bytes, "
+        "and which widths of a decode give the same logits to the bit, after a short and after a long context.",
     )
     parser.add_argument("model", metavar="MODEL", help="a GGUF file, or a name that `pyspec models` lists")
     parser.add_argument("-c", "--ctx", type=int, default=1024, metavar="N", help="tokens of the long context [1024]")
     parser.add_argument("-t", "--threads", type=int, default=0, metavar="N", help="CPU threads [physical cores]")
     parser.add_argument("-ngl", "--gpu-layers", type=int, default=-1, metavar="N", help="layers on the GPU [all]")
     parser.add_argument("--flash-attn", choices=("on", "off", "auto"), default="auto", help="flash attention [auto]")
+    parser.add_argument("--n-rs-seq", type=int, default=0, metavar="N", help="states kept for snapshots [0]")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--verbose", action="store_true", help="print llama.cpp's messages to stderr")
     parser.set_defaults(run=run, parser=parser)
@@ -54,6 +56,7 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
     flash = {"on": True, "off": False, "auto": None}[args.flash_attn]
     room = args.ctx + _N_TOKENS
     options: dict[str, Any] = {"n_ctx": room, "n_threads": args.threads, "flash_attn": flash, "spec": None}
+    options["n_rs_seq"] = args.n_rs_seq
     # One sequence to measure, one for the dummy token, and the spare one of `auto`.
     with Llama(model, n_seq_max=2, context={"kv_unified": True}, verbose=args.verbose, **options) as llm:
         can = llm.capabilities
@@ -61,15 +64,8 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
         for n_context in sorted({0, args.ctx}):
             reports += measure_widths(llm.context, n_context=n_context, n_tokens=_N_TOKENS, scratch=1)
         same = widths_of_one_class(reports)
-        able = {
-            "trim": can.can_trim,
-            "snapshot": can.n_snapshots > 0,
-            "shadow": can.can_shadow,
-            "fork": can.can_fork,
-            "checkpoint-host": True,
-            "checkpoint-device": can.can_keep_on_device,
-        }
-        state = can.state_bytes if can.kind != "attention" else 0
+        possible = able(can, spare=True)
+        costs = {name: _cost(llm, name, args.ctx) for name in NAMES if possible.get(name)}
         return {
             "model": model.path,
             "architecture": model.architecture,
@@ -79,8 +75,14 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
             "memory": can.kind,
             "rollback": llm.rollback,
             "rollback_reason": llm.rollback_reason,
+            "n_rs_seq": llm.context.n_rs_seq,
             "strategies": [
-                {"name": name, "possible": able[name], "extra_bytes": state if name not in ("trim", "snapshot") else 0}
+                {
+                    "name": name,
+                    "possible": possible[name],
+                    "extra_bytes": extra_bytes(name, can),
+                    "cost": costs[name].to_dict() if name in costs else None,
+                }
                 for name in NAMES
                 if name != "auto"
             ],
@@ -91,6 +93,19 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
         }
 
 
+def _cost(llm: Llama, name: str, n_context: int) -> StrategyCost:
+    strategy = build(name, llm.context, seq_id=0, spare=llm.context.n_seq_max - 1)
+    width = 1 + min(_N_DRAFT, strategy.max_draft)
+    n_accepted = min(_N_ACCEPTED, width - 2)
+    return measure_cost(
+        strategy, width=width, n_accepted=n_accepted, n_rounds=_N_ROUNDS, n_context=n_context, replay=True
+    )
+
+
+def _milliseconds(cost: dict[str, Any]) -> list[str]:
+    return [str(cost["width"])] + [f"{1e3 * cost[part]:.3f}" for part in ("save_s", "decode_s", "undo_s", "replay_s")]
+
+
 def _text(facts: dict[str, Any]) -> str:
     about = [
         ["model", f"{facts['model']} ({facts['architecture']}, {facts['quantization']})"],
@@ -99,7 +114,9 @@ def _text(facts: dict[str, Any]) -> str:
         ["rollback auto", f"{facts['rollback']}: {facts['rollback_reason']}"],
     ]
     strategies = [
-        [s["name"], "yes" if s["possible"] else "no", bytes_text(s["extra_bytes"]) if s["possible"] else ""]
+        [s["name"], "yes", bytes_text(s["extra_bytes"]), *_milliseconds(s["cost"])]
+        if s["possible"]
+        else [s["name"], "no", *[""] * 6]
         for s in facts["strategies"]
     ]
     widths = [
@@ -123,7 +140,13 @@ def _text(facts: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             table(about),
-            table(strategies, header=["strategy", "possible", "state held"], right=[2]),
+            f"Drafts of {_N_DRAFT}, or as many as snapshots undo, of which {_N_ACCEPTED} are right; in ms.\n"
+            "Replay is a decode of the lost tokens alone, which fused replay saves:\n"
+            + table(
+                strategies,
+                header=["strategy", "possible", "state held", "width", "save", "decode", "undo", "replay"],
+                right=[2, 3, 4, 5, 6, 7],
+            ),
             "Compared with decodes of width 2, random tokens:\n" + table(widths, header=header, right=[0, 1, 3, 4, 5]),
             verdict,
         ]

@@ -18,18 +18,17 @@ __all__ = ["Rollback"]
 class Rollback(ABC):
     """Brings one sequence's memory back to a position it had before a rejected draft.
 
-    Life of a round that verifies a draft: `save(pos)`, decode, then `commit()` when all of it is kept or
+    Life of a round that verifies a draft: `save(pos, n_draft)`, decode, then `commit()` when all of it is kept or
     `roll_back(keep)` when not. A save stays good until `commit`, `reset` or a save at another position,
     so that several rounds may start from the same one (fused replay).
 
     Attributes:
         seq_id: the sequence that holds the tokens; a strategy may change it (`fork`).
         saved_pos: the position that `roll_back` can surely reach, None without a save.
+        undone_by: the name of the strategy that did the last rollback; differs from `name` where two are mixed.
     """
 
     name: ClassVar[str]
-    #: Whether roll_back reaches every `keep` in the last decode, so that nothing needs to be replayed.
-    keeps_accepted: ClassVar[bool] = False
 
     def __init__(self, context: Context, seq_id: int) -> None:
         self.context = context
@@ -37,14 +36,17 @@ class Rollback(ABC):
         self.saved_pos: int | None = None
         self.n_saves = 0
         self.saved_bytes = 0
+        self.undone_by: str = self.name
 
     @property
     def max_draft(self) -> int:
         """Longest draft that can be rolled back."""
         return 2**31 - 1
 
-    def save(self, pos: int) -> None:
+    def save(self, pos: int, n_draft: int) -> None:
         """Make position `pos`, the end of the sequence's memory, restorable; no-op when it is already.
+
+        `n_draft` is the length of the draft that may have to be undone.
 
         Raises:
             StateError, MemoryError: nothing was saved; memory is as it was.

@@ -12,12 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pyspec._core import Context, Model, Vocab
+from pyspec._core import Model, Vocab
+from pyspec.assembly import assemble
 from pyspec.config import between, int_between, validate
 from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
-from pyspec.memory import probe
-from pyspec.rollback import choose, needs_spare
-from pyspec.sequence import SequenceMemory
 from pyspec.speculators.history import History, Tokens
 
 __all__ = ["DraftModel", "DraftModelOptions"]
@@ -81,26 +79,22 @@ class DraftModel:
         differences = target.differences(model.vocab)
         if differences:
             raise VocabularyMismatchError(differences=differences)
-        if rollback == "snapshot":
+        if rollback in ("snapshot", "snapshot+shadow"):
             raise UnsupportedError(
-                what="rollback='snapshot' for a draft model",
+                what=f"rollback={rollback!r} for a draft model",
                 why="snapshots undo tokens of one decode, and a draft model decodes its draft token by token",
                 way_out="use 'auto', 'shadow' or 'checkpoint-host'",
             )
         self.options = options or DraftModelOptions()
-        spare = needs_spare(rollback, model.memory_kind)
-        sizes = dict(context or {}) | {"n_ctx": n_ctx, "n_seq_max": 2 if spare else 1}
-        self.context = Context(model, **sizes)
-        self.n_vocab = min(target.n_tokens, model.vocab.n_tokens)
-        self.capabilities = probe(self.context)
-        strategy, self.rollback_reason = choose(
-            self.context,
-            self.capabilities,
-            rollback,
-            spare=1 if spare else None,
+        assembly = assemble(
+            model,
+            options=dict(context or {}) | {"n_ctx": n_ctx},
+            rollback=rollback,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
         )
-        self.memory = SequenceMemory(self.context, strategy)
+        self.context, self.capabilities, self.memory = assembly.context, assembly.capabilities, assembly.memory
+        self.rollback_reason = assembly.reason
+        self.n_vocab = min(target.n_tokens, model.vocab.n_tokens)
         self._held = History()  # the tokens in memory
         self._n_same = 0  # how many of them are known to equal the history's
         self._epoch = -1
@@ -168,7 +162,7 @@ class DraftModel:
         if p_min > 0 and self._probability(draft[0]) < p_min:
             return []
         if n_max > 1:
-            self.memory.save()
+            self.memory.save(n_max - 1)
         while len(draft) < n_max:
             self.memory.decode(draft[-1:], 1)
             self._held.append(draft[-1])

@@ -10,11 +10,26 @@ def test_json_names_the_strategy_that_llama_takes_and_the_bytes_of_its_state(cli
     assert result.code == 0
     facts = json.loads(result.out)
     with pyspec.Llama(tiny_target_path, n_ctx=64, n_threads=1) as llm:
-        assert (facts["rollback"], facts["rollback_reason"]) == (llm.rollback, llm.rollback_reason)
+        assert facts["rollback"] in llm.rollback_costs
+        assert facts["rollback_reason"].startswith("hybrid memory")
         held = {s["name"]: s["extra_bytes"] for s in facts["strategies"] if s["possible"]}
         assert held["shadow"] == llm.capabilities.state_bytes > 0
     assert {r["n_context"] for r in facts["widths"]} == {0, 32}
     assert facts["plain_in_class"] == (1 in facts["same_as_width_2"])
+
+
+def test_json_has_the_costs_of_every_possible_strategy(cli, tiny_target_path):
+    result = cli("doctor", tiny_target_path, "-c", 32, "-t", 1, "--n-rs-seq", 3, "--json")
+    assert result.code == 0
+    strategies = {s["name"]: s for s in json.loads(result.out)["strategies"]}
+    assert {name for name, s in strategies.items() if s["cost"]} == {n for n, s in strategies.items() if s["possible"]}
+    assert not strategies["trim"]["possible"]
+    for name, s in strategies.items():
+        if s["possible"]:
+            assert s["cost"]["n_context"] == 32
+            assert s["cost"]["decode_s"] > 0
+            assert s["cost"]["width"] == (4 if name == "snapshot" else 9)
+            assert (s["cost"]["n_replayed"] == 0) == (name == "snapshot")
 
 
 def test_the_text_has_a_verdict_about_plain_decoding(cli, tiny_target_path):

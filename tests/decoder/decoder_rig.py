@@ -21,8 +21,10 @@ from pyspec.speculators import History, Speculator, as_tokens
 from pyspec.speculators.scripted import Scripted
 from pyspec.stats import Stats
 
-STRATEGIES = ("trim", "shadow", "fork", "checkpoint-host", "checkpoint-device", "snapshot")
+STRATEGIES = ("trim", "shadow", "fork", "checkpoint-host", "checkpoint-device", "snapshot", "snapshot+shadow")
+#: Fewer than the longest drafts where a shadow stands in for what they cannot undo.
 N_SNAPSHOTS = 8
+SNAPSHOTS = {"snapshot": N_SNAPSHOTS, "snapshot+shadow": 2}
 NEAR_TIE = 1e-3
 N_TOKENS = 32
 
@@ -66,12 +68,17 @@ _MEMORY_KINDS = {
 }
 #: What llama.cpp's memory of each architecture can do.
 ABLE: dict[str, tuple[str, ...]] = {name: _FAMILIES[kind] for name, kind in _MEMORY_KINDS.items()} | {
-    "lfm2": ("shadow", "fork", "checkpoint-host", "snapshot"),  # its random model has a sliding window beside the state
-    "qwen35": (*_FAMILIES["hybrid"], "snapshot"),
-    "nemotron_h": (*_FAMILIES["hybrid"], "snapshot"),
+    "lfm2": (
+        "shadow",
+        "fork",
+        "checkpoint-host",
+        *SNAPSHOTS,
+    ),  # its random model has a sliding window beside the state
+    "qwen35": (*_FAMILIES["hybrid"], *SNAPSHOTS),
+    "nemotron_h": (*_FAMILIES["hybrid"], *SNAPSHOTS),
 }
 ABLE_REAL: dict[str, tuple[str, ...]] = {
-    "tiny": (*_FAMILIES["hybrid"], "snapshot"),
+    "tiny": (*_FAMILIES["hybrid"], *SNAPSHOTS),
     "smollm2-135m": _FAMILIES["attention"],
     "gemma3-270m": _FAMILIES["sliding_window"],
 }
@@ -202,7 +209,7 @@ class Rig:
             "n_threads_batch": 1,
             "n_seq_max": 2 if spare else 1,
             "kv_unified": True if spare else None,
-            "n_rs_seq": min(N_SNAPSHOTS, settings.get("n_ubatch", 512) - 2) if rollback == "snapshot" else 0,
+            "n_rs_seq": min(SNAPSHOTS.get(rollback, 0), settings.get("n_ubatch", 512) - 2),
         } | settings
         self.context: Any = wrap(Context(model, **self.settings))
         self.can = probe(self.context)

@@ -83,7 +83,7 @@ def test_a_snapshot_is_the_state_of_the_kept_tokens_alone(subject: Subject, n_ke
     wide, alone = subject.rig("snapshot"), subject.rig("snapshot")
     for rig in (wide, alone):
         rig.memory.decode(subject.prompt, 1)
-    wide.memory.save()
+    wide.memory.save(8)
     wide.memory.decode(tokens, 1)
     wide.memory.roll_back(len(subject.prompt) + n_kept)
     alone.memory.decode(tokens[:n_kept], 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoder_rig import ABLE, N_TOKENS, SAMPLINGS, RecordingMemory, Rig, Subject, replay
+from decoder_rig import ABLE, N_TOKENS, SAMPLINGS, SNAPSHOTS, RecordingMemory, Rig, Subject, replay
 
 from pyspec._core import STATE_PARTIAL_ONLY, Model, State
 from pyspec.errors import InvalidValueError, StateError, UnsupportedError, VocabularyMismatchError
@@ -16,7 +16,7 @@ from pyspec.speculators import History
 from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
 
 SAMPLED = SAMPLINGS["sampled"]
-CASES = [(name, strategy) for name, able in ABLE.items() for strategy in able if strategy != "snapshot"]
+CASES = [(name, strategy) for name, able in ABLE.items() for strategy in able if strategy not in SNAPSHOTS]
 RECURRENT_CASES = [c for c in CASES if c[0] in ("mamba2", "qwen35", "lfm2", "jamba")]
 
 

@@ -14,6 +14,7 @@ from pyspec.rollback import check_name, needs_spare
 
 ABLE_ALL = ABLE | ABLE_REAL
 CASES = [(name, strategy) for name, able in ABLE.items() for strategy in able]
+KEEPS_ACCEPTED = ("trim", "snapshot", "snapshot+shadow")
 UNABLE_CASES = [(name, strategy) for name, able in ABLE_ALL.items() for strategy in STRATEGIES if strategy not in able]
 REFUSED_BY_SETTINGS = [("llama", "fork"), ("mamba2", "shadow"), ("mamba2", "fork"), ("lfm2", "snapshot")]
 
@@ -98,11 +99,11 @@ def test_without_a_save_a_rollback_is_refused_and_changes_nothing(subject: Subje
     assert rig.context.seq_pos_max(rollback.seq_id) == n - 1
 
 
-@pytest.mark.parametrize(("subject_name", "strategy"), [c for c in CASES if c[1] not in ("trim", "snapshot")])
+@pytest.mark.parametrize(("subject_name", "strategy"), [c for c in CASES if c[1] not in KEEPS_ACCEPTED])
 def test_a_rollback_reaches_the_save_and_no_further_back(subject: Subject, strategy: str):
     rig = prompted(subject, strategy)
     n = len(subject.prompt)
-    rig.memory.save()
+    rig.memory.save(8)
     rig.memory.decode([5, 6, 7], 1)
     assert not rig.memory.rollback.can_roll_back(n - 1)
     assert rig.memory.roll_back(n + 2) == n
@@ -113,7 +114,7 @@ def test_a_rollback_reaches_the_save_and_no_further_back(subject: Subject, strat
 def test_one_save_serves_any_number_of_rollbacks(subject: Subject, strategy: str):
     rig = prompted(subject, strategy)
     n = len(subject.prompt)
-    rig.memory.save()
+    rig.memory.save(8)
     rows = []
     for other in ([9, 9], [1, 2, 3, 4], [6], [9, 9]):
         rig.memory.decode(other, 1)
@@ -127,7 +128,7 @@ def test_one_save_serves_any_number_of_rollbacks(subject: Subject, strategy: str
 @pytest.mark.parametrize(("subject_name", "strategy"), [c for c in CASES if c[1] not in ("trim", "snapshot")])
 def test_a_committed_save_is_gone(subject: Subject, strategy: str):
     rig = prompted(subject, strategy)
-    rig.memory.save()
+    rig.memory.save(8)
     rig.memory.decode([5, 6], 1)
     rig.memory.commit()
     assert not rig.memory.rollback.can_roll_back(len(subject.prompt) + 1)
@@ -143,7 +144,7 @@ def test_a_snapshot_never_undoes_the_whole_last_decode(subject: Subject):
     """llama.cpp says yes and leaves a stale state."""
     rig = prompted(subject, "snapshot")
     n = len(subject.prompt)
-    rig.memory.save()
+    rig.memory.save(8)
     rig.memory.decode([5, 6, 7], 1)
     assert not rig.memory.rollback.can_roll_back(n)
     with pytest.raises(MemoryRefusedError):
@@ -155,7 +156,7 @@ def test_a_snapshot_never_undoes_the_whole_last_decode(subject: Subject):
 def test_a_snapshot_serves_once_between_two_decodes(subject: Subject):
     rig = prompted(subject, "snapshot")
     n = len(subject.prompt)
-    rig.memory.save()
+    rig.memory.save(8)
     rig.memory.decode([5, 6, 7, 8], 1)
     assert rig.memory.rollback.roll_back(n + 3) == n + 3
     assert not rig.memory.rollback.can_roll_back(n + 2)

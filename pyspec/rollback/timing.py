@@ -1,0 +1,131 @@
+"""The measured costs that `rollback="auto"` weighs: taken at first use, and kept in the user's cache.
+
+Owns when a context is measured, for how long, and the files of the cache; leaves the measurement itself to `costs`
+and the decision to `choose`. A cache that cannot be read or written only means measuring again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pyspec import cache
+from pyspec._core import LLAMA_CPP_COMMIT, Context, devices
+from pyspec.errors import PyspecError
+from pyspec.rollback.choose import build
+from pyspec.rollback.costs import StrategyCost, cells_needed, measure_cost
+
+__all__ = ["WIDTH", "cached_costs"]
+
+WIDTH = 3
+"""One pending token and a draft of two: the state's copies cost the same at every width, the decode does not."""
+
+_N_CONTEXT = 16
+_N_ROUNDS = 2
+_N_TURNS = 8
+_LIMIT_S = 0.5
+_FORMAT = 2
+_log = logging.getLogger("pyspec")
+
+
+def cached_costs(
+    context: Context,
+    names: Sequence[str],
+    *,
+    seq_id: int = 0,
+    spare: int | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, StrategyCost]:
+    """Costs of the strategies `names` on `context`, from the cache or measured now; its memory is cleared.
+
+    Nothing is measured where there is nothing to choose, or no room for it. Measuring stops after half a second, but
+    each strategy is measured once. The fastest rounds count, since the machine may be busy. `settings` are whatever
+    else the costs depend on.
+    """
+    if len(names) < 2 or context.n_ctx_seq < _N_CONTEXT + cells_needed(WIDTH, _N_ROUNDS):
+        return {}
+    if min(context.n_batch, context.n_ubatch, context.n_outputs_max) < WIDTH:
+        return {}
+    path = _path(context, settings or {})
+    found = _read(path)
+    if set(found) != set(names):
+        found = _measure(context, names, seq_id, spare)
+        _write(path, found)
+    return found
+
+
+def _measure(context: Context, names: Sequence[str], seq_id: int, spare: int | None) -> dict[str, StrategyCost]:
+    """The strategies in turn, a few rounds each, again and again: a busy moment must not decide."""
+    found: dict[str, StrategyCost] = {}
+    start = perf_counter()
+    for _ in range(_N_TURNS):
+        for name in names:
+            if name in found and perf_counter() - start > _LIMIT_S:
+                return found
+            strategy = build(name, context, seq_id=seq_id, spare=spare)
+            try:
+                cost = measure_cost(strategy, width=WIDTH, n_rounds=_N_ROUNDS, n_context=_N_CONTEXT, reduce=min)
+            except PyspecError as error:
+                _log.warning("rollback %s could not be measured and is not considered: %s", name, error)
+                return {}
+            found[name] = min(cost, found.get(name, cost), key=lambda c: c.round_s)
+    return found
+
+
+# ----------------------------------------------------------------- the cache
+def _path(context: Context, settings: Mapping[str, str]) -> Path:
+    """One file for each model file, settings, machine and llama.cpp."""
+    model = context.model
+    about: dict[str, Any] = {
+        "format": _FORMAT,
+        "llama_cpp": LLAMA_CPP_COMMIT,
+        "model": os.path.abspath(model.path),
+        "devices": [(d.name, d.description) for d in devices()],
+        "context": [
+            context.n_ctx,
+            context.n_batch,
+            context.n_ubatch,
+            context.n_seq_max,
+            context.n_rs_seq,
+            context.kv_unified,
+            context.n_threads,
+        ],
+        "settings": dict(settings),
+    }
+    with contextlib.suppress(OSError):
+        status = os.stat(model.path)
+        about["file"] = [status.st_size, status.st_mtime_ns]
+    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    return cache.root() / "rollback-costs" / f"{key}.json"
+
+
+def _read(path: Path) -> dict[str, StrategyCost]:
+    names = {field.name for field in fields(StrategyCost)}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not all(set(cost) == names for cost in data.values()):
+            return {}
+        return {name: StrategyCost(**cost) for name, cost in data.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _write(path: Path, costs: dict[str, StrategyCost]) -> None:
+    text = json.dumps({name: cost.to_dict() for name, cost in costs.items()}, indent=1)
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        _log.debug("costs of rollback are not kept: %s", error)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
