@@ -1,12 +1,14 @@
-"""Random-weight GGUF models of many architectures, written by llama.cpp's own test-llama-archs.
+"""Random-weight GGUF models of many architectures, written by llama.cpp's own test-llama-archs and test_models/rwkv.py.
 
-Owns the build of that program from the vendored tree and its output in the cache; leaves the rest to tests.
+Owns the build of that program from the vendored tree and its output in the cache, and the build of ngram-drafts,
+which tells what llama.cpp's n-gram speculators draft; leaves the rest to tests.
 Usage: build_test_models.py [--all] [--jobs N] [NAME ...]; without names, those that the tests need.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -34,14 +36,20 @@ SPREAD = (
     "jamba",
     "mamba",
     "mamba2",
+    "rwkv7",
     "kimi-linear",
     "gemma3",
     "llama",
     "gpt-oss",
 )
 
+# test-llama-archs leaves these out ("hang indefinitely", it says; what test_models/rwkv.py writes does not).
+RWKV = ("rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
+
 _SEED = 1
-_PROGRAM = "test-llama-archs" + (sysconfig.get_config_var("EXE") or "")
+_EXE = sysconfig.get_config_var("EXE") or ""
+_PROGRAM = "test-llama-archs" + _EXE
+_DRAFTS_SOURCES = ("CMakeLists.txt", "ngram_drafts.cpp", "stand_ins.cpp")
 _BUILD_LIMIT_S = 3600
 _WRITE_LIMIT_S = 600
 _N_LINES_SHOWN = 30
@@ -79,10 +87,9 @@ def ensure(names: Iterable[str], *, n_jobs: int = 0) -> dict[str, Path]:
     wanted = list(names)
     if missing := [name for name in wanted if find(name) is None]:
         with cache.lock(folder() / ".lock"):
-            program = _program(n_jobs)
             for name in missing:
                 if find(name) is None:
-                    _write(program, name)
+                    _write(name, n_jobs)
     return {name: _found(name) for name in wanted}
 
 
@@ -91,9 +98,25 @@ def ensure_all(*, n_jobs: int = 0) -> list[Path]:
     complete = folder() / ".all"
     if not complete.is_file():
         with cache.lock(folder() / ".lock"):
-            _save(_program(n_jobs), [])
+            _save([str(_program(n_jobs))], [])
             complete.touch()
+    ensure(RWKV)
     return sorted(folder().glob("*.gguf"))
+
+
+def ngram_drafts(*, n_jobs: int = 0) -> Path:
+    """The program of test_models/ngram_drafts.cpp, built (20 seconds) where this version of it is not in the cache.
+
+    Raises:
+        BuildError: a tool is missing, or the build failed.
+    """
+    source = hashlib.sha256(b"".join((RECIPE / name).read_bytes() for name in _DRAFTS_SOURCES))
+    program = folder() / f"ngram-drafts-{source.hexdigest()[:12]}{_EXE}"
+    if not program.is_file():
+        with cache.lock(folder() / ".drafts.lock"):
+            if not program.is_file():
+                _build("ngram-drafts", program, n_jobs)
+    return program
 
 
 # ------------------------------------------------------------------ writing
@@ -105,21 +128,26 @@ def _found(name: str) -> Path:
     return file
 
 
-def _write(program: Path, name: str) -> None:
+def _write(name: str, n_jobs: int) -> None:
     """Write the model of one name: of the architecture called so, or of the stem "llama-moe" for instance."""
     architecture, _, _ = name.rpartition("-")
     for candidate in (name, architecture):
+        if candidate in RWKV:
+            _save([sys.executable, str(RECIPE / "rwkv.py")], [candidate])
+            return
+    program = str(_program(n_jobs))
+    for candidate in (name, architecture):
         if candidate:
-            _save(program, ["-a", candidate])
+            _save([program], ["-a", candidate])
             if find(name) is not None:
                 return
     raise BuildError(f"llama.cpp's test-llama-archs writes no model called {name!r}")
 
 
-def _save(program: Path, arguments: list[str]) -> None:
+def _save(program: list[str], arguments: list[str]) -> None:
     """Run the program and move what it wrote into the cache, each file in one step."""
     with cache.workspace(folder(), "write") as place:
-        command = [str(program), "-s", str(_SEED), "-o", str(place), *arguments]
+        command = [*program, "-s", str(_SEED), "-o", str(place), *arguments]
         _run(command, "writing the test models", _WRITE_LIMIT_S)
         for file in place.glob("*.gguf"):
             file.replace(folder() / file.name)
@@ -131,11 +159,16 @@ def _save(program: Path, arguments: list[str]) -> None:
 def _program(n_jobs: int) -> Path:
     """Build the program unless the cache has it. The caller holds the lock."""
     program = folder() / _PROGRAM
-    if program.is_file():
-        return program
+    if not program.is_file():
+        _build("test-llama-archs", program, n_jobs)
+    return program
+
+
+def _build(target: str, program: Path, n_jobs: int) -> None:
+    """Build a target of the recipe and move it to `program`. The caller holds a lock on the target."""
     _need_sources()
     cmake, ninja = _tool("cmake"), _tool("ninja")
-    with cache.workspace(folder(), "build") as place:
+    with cache.workspace(folder(), f"build-{target}") as place:
         configure = [
             cmake,
             "-S",
@@ -148,12 +181,11 @@ def _program(n_jobs: int) -> Path:
         ]
         # A build type without flags of its own: the compiler's default, the quickest to compile.
         configure += ["-DCMAKE_BUILD_TYPE=None", f"-DLLAMA_CPP_DIR={LLAMA_CPP.as_posix()}"]
-        _run(configure, "configuring test-llama-archs", _BUILD_LIMIT_S)
+        _run(configure, f"configuring {target}", _BUILD_LIMIT_S)
         jobs = str(n_jobs or os.cpu_count() or 1)
-        build = [cmake, "--build", str(place), "--target", "test-llama-archs", "--parallel", jobs]
-        _run(build, "building test-llama-archs", _BUILD_LIMIT_S)
-        (place / _PROGRAM).replace(program)
-    return program
+        build = [cmake, "--build", str(place), "--target", target, "--parallel", jobs]
+        _run(build, f"building {target}", _BUILD_LIMIT_S)
+        (place / (target + _EXE)).replace(program)
 
 
 def _need_sources() -> None:

@@ -7,25 +7,41 @@ Leaves verifying drafts to the decoder, and drafting with a model to a later lay
 from pyspec.speculators.chain import Chain
 from pyspec.speculators.checked import checked_accept, checked_begin, checked_draft
 from pyspec.speculators.history import History, Tokens, as_tokens
+from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
+from pyspec.speculators.ngram_map_k4v import NgramMapK4v, NgramMapK4vOptions
 from pyspec.speculators.ngram_mod import NgramMod, NgramModOptions
 from pyspec.speculators.ngram_mod_table import NgramModTable
+from pyspec.speculators.ngram_simple import NgramSimple, NgramSimpleOptions
+from pyspec.speculators.ngram_table import NgramTable
 from pyspec.speculators.protocol import Speculator
 from pyspec.speculators.registry import SPEC_DEFAULT, Spec, make, names, parse_options, register
 from pyspec.speculators.scripted import Scripted
+from pyspec.speculators.suffix import Suffix, SuffixOptions
+from pyspec.speculators.suffix_corpus import SuffixCorpus
 
 __all__ = [
     "SPEC_DEFAULT",
     "Chain",
     "History",
+    "NgramCache",
+    "NgramCacheOptions",
     "NgramMapK",
+    "NgramMapK4v",
+    "NgramMapK4vOptions",
     "NgramMapKOptions",
     "NgramMod",
     "NgramModOptions",
     "NgramModTable",
+    "NgramSimple",
+    "NgramSimpleOptions",
+    "NgramTable",
     "Scripted",
     "Spec",
     "Speculator",
+    "Suffix",
+    "SuffixCorpus",
+    "SuffixOptions",
     "Tokens",
     "as_tokens",
     "checked_accept",

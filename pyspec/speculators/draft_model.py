@@ -64,6 +64,7 @@ class DraftModel:
     """
 
     name: ClassVar[str] = "draft-model"
+    decodes: ClassVar[bool] = True
 
     def __init__(
         self,

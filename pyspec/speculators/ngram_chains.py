@@ -1,7 +1,7 @@
 """An index of one history: for each key of n tokens, where it occurred, latest first.
 
-Owns the hash chains (a head per slot, a link per position); the tokens stay with the history and are passed
-in. Leaves to the speculator what to draft from an occurrence.
+Owns the hash chains (a head per slot, a link per position) and how far the history was read; the tokens stay with
+the history and are passed in. Leaves to the speculator what to draft from an occurrence.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pyspec.speculators.history import Tokens
+from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.rolling_hash import RollingHash, sort_by_slot
 
-__all__ = ["N_SLOTS", "N_STRANGERS_MAX", "NgramChains"]
+__all__ = ["N_SLOTS", "N_STRANGERS_MAX", "NgramChains", "continuation"]
 
 N_SLOTS = 262_144  # as llama.cpp's key map (common/ngram-map.h)
 _CHUNK = 65_536
+_BULK = 64  # from so many new tokens on, numpy is faster than the loop
 _CAPACITY_MIN = 1024
 N_STRANGERS_MAX = 256  # strangers in a chain before a search gives up: bounds the worst case
 
@@ -27,7 +28,7 @@ class NgramChains:
     last key is not in its chain yet: nothing has followed it.
     """
 
-    __slots__ = ("_head_array", "_heads", "_link_array", "_links", "hash", "n_seen", "slot")
+    __slots__ = ("_epoch", "_head_array", "_heads", "_link_array", "_links", "hash", "n_seen", "slot")
 
     _link_array: NDArray[np.int32]
     _links: memoryview[int]
@@ -40,6 +41,7 @@ class NgramChains:
         self.n_seen = 0
         self._allocate(_CAPACITY_MIN)
         self.slot = None
+        self._epoch: int | None = None
 
     def _allocate(self, capacity: int) -> None:
         links = np.zeros(capacity, np.int32)
@@ -57,7 +59,24 @@ class NgramChains:
         self._head_array.fill(0)
         self.n_seen = 0
         self.slot = None
+        self._epoch = None
         self._allocate(_CAPACITY_MIN)
+
+    def begin(self, tokens: Tokens) -> None:
+        """Index `tokens` [n_tokens] alone, forgetting the history before them."""
+        self.clear()
+        self.read_all(tokens)
+
+    def follow(self, history: History) -> None:
+        """Index what `history` has more than was seen, or all of it when it was cut in between."""
+        epoch, n_new = history.epoch, len(history) - self.n_seen
+        if n_new < 0 or self._epoch not in (None, epoch):
+            self.clear()
+        self._epoch = epoch
+        if self.slot is None or n_new >= _BULK:
+            self.read_all(history.view())
+        elif n_new:
+            self.read(history.tail(self.hash.n + n_new).tolist())
 
     def read_all(self, tokens: Tokens) -> None:
         """Index what `tokens`, the whole history [n_tokens], has more than was seen; in bulk."""
@@ -100,24 +119,36 @@ class NgramChains:
 
         None when it occurred fewer than `min_hits` times before. Cost grows with `min_hits`.
         """
-        if self.slot is None:
-            return None
-        n, links = self.hash.n, self._links
-        end = self._heads[self.slot]
+        key, ends = self.find_all(tokens, min_hits)
+        return (key, ends[0]) if len(ends) == min_hits else None
+
+    def find_all(self, tokens: Tokens, n_max: int) -> tuple[bytes, list[int]]:
+        """The last key of `tokens` (all of them seen) and the ends of its latest `n_max` earlier occurrences.
+
+        Latest first; fewer where there are fewer, or where too many other keys share the slot.
+        """
+        ends: list[int] = []
+        end = self._heads[self.slot] if self.slot is not None else 0
         if not end:
-            return None
+            return b"", ends
+        n, links, n_strangers = self.hash.n, self._links, 0
         key = tokens[len(tokens) - n :].tobytes()
-        latest, n_hits, n_strangers = end, 0, 0
         while end:
             if tokens[end - n : end].tobytes() == key:
-                if n_hits == 0:
-                    latest = end
-                n_hits += 1
-                if n_hits == min_hits:
-                    return key, latest
+                ends.append(end)
+                if len(ends) == n_max:
+                    break
             elif n_strangers == N_STRANGERS_MAX:
-                return None
+                break
             else:
                 n_strangers += 1
             end = links[end]
-        return None
+        return key, ends
+
+
+def continuation(tokens: Tokens, end: int, n_tokens: int) -> list[int]:
+    """The `n_tokens` that followed position `end` of `tokens`, the rest from `end` on repeated where it is shorter."""
+    followed: list[int] = tokens[end : end + n_tokens].tolist()
+    if len(followed) < n_tokens:
+        followed = (followed * (n_tokens // len(followed) + 1))[:n_tokens]
+    return followed

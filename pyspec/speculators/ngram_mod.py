@@ -86,6 +86,11 @@ class NgramMod:
         return self._table
 
     @property
+    def match_length(self) -> int:
+        """Tokens that a draft's source agrees with."""
+        return self.options.n_match
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the table in use, and of the shared one beside it where there are two: at most 32 MiB."""
         both = self._shared is not None and self._shared is not self._table

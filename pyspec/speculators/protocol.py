@@ -21,6 +21,9 @@ class Speculator(Protocol):
 
     Life of a generation: `begin` once, then per round `draft` and, when tokens of some speculator's draft
     were verified, `accept`. One instance serves one sequence at a time and is not shared by threads.
+
+    Two attributes are optional and help the budget: `match_length`, how many tokens of the history the last draft's
+    source agreed with (0 or missing: unknown), and `decodes = True` for one that needs a model's decodes to draft.
     """
 
     @property

@@ -13,15 +13,22 @@ from typing import Any, TypeVar
 from pyspec.config import from_keywords
 from pyspec.errors import InvalidValueError, UnknownOptionError
 from pyspec.speculators.chain import Chain
+from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
+from pyspec.speculators.ngram_map_k4v import NgramMapK4v, NgramMapK4vOptions
 from pyspec.speculators.ngram_mod import NgramMod, NgramModOptions
+from pyspec.speculators.ngram_simple import NgramSimple, NgramSimpleOptions
 from pyspec.speculators.protocol import Speculator
+from pyspec.speculators.suffix import Suffix, SuffixOptions
 
 __all__ = ["SPEC_DEFAULT", "Factory", "Spec", "make", "names", "parse_options", "register"]
 
 _T = TypeVar("_T")
 
-Spec = str | Speculator | NgramModOptions | NgramMapKOptions | None
+Options = (
+    NgramSimpleOptions | NgramMapKOptions | NgramMapK4vOptions | NgramModOptions | NgramCacheOptions | SuffixOptions
+)
+Spec = str | Speculator | Options | None
 Factory = Callable[..., Speculator]
 """Called as `factory(argument, n_vocab=..., **environment)`; `argument` is what followed the colon, or ""."""
 
@@ -37,6 +44,22 @@ def _ngram_map_k(argument: str, **_: object) -> Speculator:
     return NgramMapK(parse_options(NgramMapKOptions, argument))
 
 
+def _ngram_map_k4v(argument: str, **_: object) -> Speculator:
+    return NgramMapK4v(parse_options(NgramMapK4vOptions, argument))
+
+
+def _ngram_simple(argument: str, **_: object) -> Speculator:
+    return NgramSimple(parse_options(NgramSimpleOptions, argument))
+
+
+def _ngram_cache(argument: str, *, n_vocab: int, **_: object) -> Speculator:
+    return NgramCache(parse_options(NgramCacheOptions, argument), n_vocab=n_vocab)
+
+
+def _suffix(argument: str, **_: object) -> Speculator:
+    return Suffix(parse_options(SuffixOptions, argument))
+
+
 def _default(argument: str, **_: object) -> Speculator:
     if argument:
         raise InvalidValueError(
@@ -48,8 +71,20 @@ def _default(argument: str, **_: object) -> Speculator:
 _factories: dict[str, Factory] = {
     "ngram-mod": _ngram_mod,
     "ngram-map-k": _ngram_map_k,
+    "ngram-map-k4v": _ngram_map_k4v,
+    "ngram-simple": _ngram_simple,
+    "ngram-cache": _ngram_cache,
+    "suffix": _suffix,
     "default": _default,
     "spec-default": _default,
+}
+
+_of_options: dict[type, Callable[..., Speculator]] = {
+    NgramSimpleOptions: NgramSimple,
+    NgramMapKOptions: NgramMapK,
+    NgramMapK4vOptions: NgramMapK4v,
+    NgramModOptions: NgramMod,
+    SuffixOptions: Suffix,
 }
 
 
@@ -112,10 +147,10 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
         if factory is None:
             raise UnknownOptionError(name=spec.partition(":")[0], known=names(), where="speculator")
         return factory(argument, n_vocab=n_vocab, **environment)
-    if isinstance(spec, NgramModOptions):
-        return NgramMod(spec)
-    if isinstance(spec, NgramMapKOptions):
-        return NgramMapK(spec)
+    if isinstance(spec, NgramCacheOptions):
+        return NgramCache(spec, n_vocab=n_vocab)
+    if (kind := _of_options.get(type(spec))) is not None:
+        return kind(spec)
     if isinstance(spec, Speculator) and not isinstance(spec, type):
         return spec
     raise InvalidValueError(

@@ -13,13 +13,22 @@ from pyspec.errors import InvalidValueError, SpeculatorError, StateError
 from pyspec.speculators import (
     Chain,
     History,
+    NgramCache,
     NgramMapK,
+    NgramMapK4v,
+    NgramMapK4vOptions,
     NgramMapKOptions,
     NgramMod,
     NgramModOptions,
     NgramModTable,
+    NgramSimple,
+    NgramSimpleOptions,
+    NgramTable,
     Scripted,
     Speculator,
+    Suffix,
+    SuffixCorpus,
+    SuffixOptions,
     as_tokens,
     checked_draft,
 )
@@ -27,6 +36,10 @@ from pyspec.speculators import (
 N_VOCAB = 50
 MOD = NgramModOptions(n_match=3, n_min=1, n_max=16)
 MAP_K = NgramMapKOptions(size_n=3, size_m=16)
+TABLES = {
+    "static": NgramTable.from_tokens([1, 2, 3, 4, 1, 2, 9, 4] * 5, n_min=2, n_max=2),
+    "dynamic": NgramTable.from_tokens([4, 3, 2, 1] * 5),
+}
 
 NGRAM: dict[str, Callable[[], Speculator]] = {
     "ngram-mod": lambda: NgramMod(MOD),
@@ -35,10 +48,20 @@ NGRAM: dict[str, Callable[[], Speculator]] = {
     "ngram-map-k": lambda: NgramMapK(MAP_K),
     "ngram-map-k-hits": lambda: NgramMapK(NgramMapKOptions(size_n=2, size_m=4, min_hits=3)),
     "ngram-map-k-defaults": NgramMapK,
+    "ngram-map-k4v": lambda: NgramMapK4v(NgramMapK4vOptions(size_n=2, size_m=16)),
+    "ngram-map-k4v-hits": lambda: NgramMapK4v(NgramMapK4vOptions(size_n=2, size_m=4, min_hits=3)),
+    "ngram-map-k4v-defaults": NgramMapK4v,
+    "ngram-simple": lambda: NgramSimple(NgramSimpleOptions(size_n=3, size_m=16)),
+    "ngram-simple-defaults": NgramSimple,
+    "ngram-cache": NgramCache,
+    "suffix": lambda: Suffix(SuffixOptions(n_max=16, max_depth=8)),
+    "suffix-defaults": Suffix,
+    "suffix-shared": lambda: Suffix(corpus=SuffixCorpus()),
     "chain": lambda: Chain([NgramMapK(NgramMapKOptions(size_n=6)), NgramMod(MOD)], n_vocab=N_VOCAB),
 }
 ALL: dict[str, Callable[[], Speculator]] = {
     **NGRAM,
+    "ngram-cache-tables": lambda: NgramCache(**TABLES),
     "scripted": lambda: Scripted([[1, 2, 3], [], [4], [5] * 40]),
     "scripted-function": lambda: Scripted(lambda history, n_max: history.tail(5)),
 }
