@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyspec._core import Model, Vocab
+from pyspec.budget import BudgetOptions
 from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, int_between
 from pyspec.errors import (
     InvalidValueError,
@@ -27,6 +28,8 @@ from pyspec.speculators import Tokens, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
 
 __all__ = [
+    "BUDGETS",
+    "as_budget",
     "as_max_tokens",
     "as_stops",
     "check_call",
@@ -37,6 +40,8 @@ __all__ = [
     "text_tokens",
     "tokens_in_range",
 ]
+
+BUDGETS = ("measured", "counts", "off")
 
 _CHECKS: dict[str, Check] = {
     "path": (
@@ -166,6 +171,21 @@ def as_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     if not isinstance(stops, (list, tuple)) or not all(isinstance(s, str) and s for s in stops):
         raise InvalidValueError(name="stop", value=stop, allowed="a text or several, none of them empty")
     return tuple(stops)
+
+
+def as_budget(budget: object, n_draft: int | None) -> BudgetOptions | None:
+    """The options that `budget` means, None for no budget.
+
+    Raises:
+        InvalidValueError: something else.
+    """
+    if isinstance(budget, BudgetOptions):
+        return budget
+    if budget is None:
+        budget = "measured" if n_draft is None else "off"
+    if budget not in BUDGETS:
+        raise InvalidValueError(name="budget", value=budget, allowed=f"one of {', '.join(BUDGETS)}, or BudgetOptions")
+    return None if budget == "off" else BudgetOptions(measured=budget == "measured")
 
 
 def as_max_tokens(max_tokens: int | None) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspec._core import Context, Model
+from pyspec._core import Context, Model, devices
 from pyspec.exact import ExactMemory
 from pyspec.memory import Capabilities, probe
 from pyspec.rollback import StrategyCost, cached_costs, candidates, check_name, choose, needs_spare
@@ -72,8 +72,9 @@ def assemble(
     spare_id = n_seq_max if spare else None
     costs: dict[str, StrategyCost] = {}
     if rollback == "auto":
+        device = any(found.kind != "cpu" for found in devices())
         settings = {name: str(value) for name, value in options.items()} | {"placement": str(placement)}
-        costs = cached_costs(context, candidates(can, spare=spare), spare=spare_id, settings=settings)
+        costs = cached_costs(context, candidates(can, spare=spare, device=device), spare=spare_id, settings=settings)
     strategy, reason = choose(
         context, can, rollback, spare=spare_id, checkpoint_budget_bytes=checkpoint_budget_bytes, costs=costs
     )

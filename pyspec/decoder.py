@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from pyspec._core import Sampler
+from pyspec.drafting import Drafting
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, StateError
 from pyspec.sequence import SequenceMemory
-from pyspec.speculators import History, Speculator, Tokens, checked_accept, checked_begin, checked_draft
+from pyspec.speculators import History, Tokens
 from pyspec.stats import Stats, Timings
 from pyspec.verify import Verdict, verify
 
@@ -58,7 +59,7 @@ class Request:
     Attributes:
         prompt: [n_prompt] token ids, at least one.
         sampler: chooses the target's tokens; the prompt is told to it.
-        speculator: drafts; None decodes plainly.
+        drafting: drafts, and how much; keeps what it learned from one generation to the next.
         max_tokens: most tokens to emit, None for as many as fit.
         end_tokens: end the generation and are not emitted.
         emit: called once per emitted token; returns a finish reason or None.
@@ -66,7 +67,7 @@ class Request:
 
     prompt: Tokens
     sampler: Sampler
-    speculator: Speculator | None
+    drafting: Drafting
     max_tokens: int | None
     end_tokens: frozenset[int]
     emit: Callable[[int], str | None]
@@ -123,14 +124,13 @@ class Decoder:
         self._n_left = request.max_tokens if request.max_tokens is not None else 2**62
         if self._n_left == 0:
             self.finish = "length"
-        self._speculating = request.speculator is not None
+        self._speculating = True
         sampler = request.sampler
         sampler.reset()
         if not sampler.is_greedy:
             for token in request.prompt.tolist():
                 sampler.accept(token, prompt=True)
-        if request.speculator is not None:
-            checked_begin(request.speculator, request.prompt)
+        request.drafting.begin(request.prompt)
 
     def step(self) -> Verdict:
         """One round; sets `finish` when it was the last.
@@ -170,10 +170,13 @@ class Decoder:
                 memory.clear()
             raise
         t5 = perf_counter()
-        if draft and request.speculator is not None:
-            author = getattr(request.speculator, "author", None) or request.speculator
-            stats.count_draft(author.name, len(draft), verdict.n_accepted)
-            checked_accept(request.speculator, len(draft), verdict.n_accepted, own=True)
+        if draft:
+            stats.count_draft(request.drafting.author, len(draft), verdict.n_accepted)
+        if not first:
+            rollback_s = (t2 - t1) + (t5 - t4) if draft else 0.0
+            request.drafting.observe(len(pending) + len(draft), t4 - t2, rollback_s)
+            request.drafting.settle(history, len(draft), verdict.n_accepted)
+        stats.drafting = request.drafting.counts
         timings.draft_s += t1 - t0
         timings.rollback_s += (t2 - t1) + (t5 - t4)
         timings.decode_s += t3 - t2
@@ -183,8 +186,8 @@ class Decoder:
     # ------------------------------------------------------------- parts of a round
     def _draft(self, request: Request) -> list[int]:
         """Ask the speculator, within everything that limits this round."""
-        speculator, options, memory = request.speculator, self.options, self.memory
-        if speculator is None or not self._speculating:
+        options, memory = self.options, self.memory
+        if not self._speculating:
             return []
         n_pending = self.n_pending
         if self._n_tries and (self._n_tries >= options.max_tries or n_pending > options.max_pending):
@@ -202,7 +205,7 @@ class Decoder:
             n_max = min(n_max, options.n_draft)
         if n_max < 1:
             return []
-        return checked_draft(speculator, self.history, n_max, self.n_vocab)
+        return request.drafting.draft(self.history, n_max, n_pending=n_pending, n_vocab=self.n_vocab)
 
     def _save(self, draft: list[int]) -> list[int]:
         """Save before the draft; when that fails go on without drafts and say so."""

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pyspec import models
 from pyspec._core import Model, Sampler, set_log_level
 from pyspec.arguments import (
+    as_budget,
     as_max_tokens,
     as_stops,
     check_call,
@@ -30,6 +31,7 @@ from pyspec.arguments import (
     tokens_in_range,
 )
 from pyspec.assembly import assemble
+from pyspec.budget import BudgetOptions
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
@@ -71,6 +73,9 @@ class Llama:
             "checkpoint-device". "auto" measures those that the memory can do, once for a model file and its settings.
         draft_rollback: the same for the draft model's own context.
         replay, max_tries, max_pending, n_draft: see `pyspec.decoder.DecoderOptions`.
+        budget: how long drafts are: "measured" for the most tokens a second, "counts" for the same by assumed costs, so
+            that a run can be repeated, "off" for what the speculators propose, or `pyspec.budget.BudgetOptions`. Not
+            given: "measured", or "off" with an `n_draft`.
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
         exact: keep plain and speculative logits equal to the bit (`pyspec.exact`); measures widths first (seconds).
         verbose: send llama.cpp's messages to the logger `pyspec.llama` from INFO on.
@@ -104,6 +109,7 @@ class Llama:
         max_tries: int = 4,
         max_pending: int = 16,
         n_draft: int | None = None,
+        budget: BudgetOptions | Literal["measured", "counts", "off"] | None = None,
         checkpoint_budget_bytes: int = 0,
         exact: bool = False,
         verbose: bool = False,
@@ -157,6 +163,8 @@ class Llama:
             checkpoint_budget_bytes=checkpoint_budget_bytes,
             context=sizes,
             n_gpu_layers=n_gpu_layers,
+            budget=as_budget(budget, n_draft),
+            keeps_accepted=assembly.memory.rollback.keeps_accepted,
         )
         if spec is _DEFAULT:
             spec = ["default", "draft-model"] if draft_model is not None else "default"
@@ -335,12 +343,12 @@ class Llama:
             ids = prompt_tokens(self.model.vocab, prompt)
             ends = frozenset(tokens_in_range(stop_tokens, self.n_vocab, name="stop_tokens").tolist())
             decoder = self._decoder
-            speculator = self._spec if spec is _DEFAULT else self._speculators.get(spec)
+            drafting = self._speculators.drafting(self._spec if spec is _DEFAULT else spec)
             decoder.begin(
                 Request(
                     prompt=ids,
                     sampler=sampler,
-                    speculator=speculator,
+                    drafting=drafting,
                     max_tokens=limit,
                     end_tokens=ends if ignore_eos else self._eog | ends,
                     emit=lambda token: "stop" if stream.push(token) else None,
@@ -361,7 +369,7 @@ class Llama:
             stats.rollback_reason = self.rollback_reason
             timings.n_generated = stats.n_generated
             timings.generate_s = perf_counter() - start - timings.prompt_s
-            tell_silence(speculator, stats)
+            tell_silence(drafting.speculator, stats)
             return Completion(
                 text=stream.text,
                 tokens=tokens[: stream.n_tokens],

@@ -13,13 +13,18 @@ from typing import Any
 
 from pyspec import models
 from pyspec._core import Model
+from pyspec.budget import BudgetOptions, CostModel
 from pyspec.config import from_keywords
+from pyspec.drafting import BudgetedDrafting, Drafting
 from pyspec.errors import InvalidValueError
 from pyspec.speculators import Spec, Speculator, make, parse_options, register
 from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
 from pyspec.stats import Stats
 
 __all__ = ["SpeculatorPool", "tell_silence"]
+
+_N_KEPT = 32
+"""Speculators whose records are kept, the ones used last."""
 
 _log = logging.getLogger("pyspec")
 
@@ -35,6 +40,8 @@ class SpeculatorPool:
         rollback: strategy of the draft models' contexts.
         context: further options of the draft models' contexts.
         n_gpu_layers: layers on the GPU of draft models that are loaded here, negative for all.
+        budget: how lengths are decided, None leaves them to the speculators.
+        keeps_accepted: the target's rollback loses no accepted tokens.
     """
 
     def __init__(
@@ -48,8 +55,14 @@ class SpeculatorPool:
         checkpoint_budget_bytes: int = 0,
         context: dict[str, Any] | None = None,
         n_gpu_layers: int = -1,
+        budget: BudgetOptions | None = None,
+        keeps_accepted: bool = False,
     ) -> None:
         self._target = target
+        self._budget = budget
+        self._cost = CostModel(budget or BudgetOptions())
+        self._keeps_accepted = keeps_accepted
+        self._drafting: dict[int, Drafting] = {}
         self._n_gpu_layers = n_gpu_layers
         self._source = draft_model
         self._options = (
@@ -88,12 +101,29 @@ class SpeculatorPool:
             self._made[key] = made
         return made
 
+    def drafting(self, spec: Spec | Sequence[Spec]) -> Drafting:
+        """What `spec` names, with what was learned about it; what all learn of the target's costs is shared.
+
+        Raises: as `get`.
+        """
+        speculator = self.get(spec)
+        if speculator is None or self._budget is None:
+            return Drafting(speculator)
+        kept = self._drafting.pop(id(speculator), None)
+        if kept is None:
+            kept = BudgetedDrafting(speculator, self._budget, cost=self._cost, keeps_accepted=self._keeps_accepted)
+        self._drafting[id(speculator)] = kept  # holds the speculator, so that no other gets its id
+        if len(self._drafting) > _N_KEPT:
+            del self._drafting[next(iter(self._drafting))]
+        return kept
+
     def close(self) -> None:
         """Free the draft models' contexts."""
         for draft in self._drafts.values():
             draft.close()
         self._drafts.clear()
         self._made.clear()
+        self._drafting.clear()
 
     def _draft(self, source: str, options: str) -> DraftModel:
         """The draft model at `source` ("" is the one of the constructor), loaded once."""
@@ -117,8 +147,12 @@ class SpeculatorPool:
 def tell_silence(speculator: Speculator | None, stats: Stats) -> None:
     """Log that a speculator had many rounds and no draft; a warning where a draft model was loaded for nothing."""
     if speculator is not None and stats.n_drafts == 0 and stats.n_rounds > 32:
-        level = logging.WARNING if "draft-model" in speculator.name else logging.INFO
-        _log.log(level, "speculator %s drafted nothing in %d rounds", speculator.name, stats.n_rounds)
+        name, n_silent = speculator.name, stats.drafting.n_silent
+        if n_silent:
+            _log.info("no draft of %s promised to pay in %d of %d rounds", name, n_silent, stats.n_rounds)
+        else:
+            level = logging.WARNING if "draft-model" in name else logging.INFO
+            _log.log(level, "speculator %s drafted nothing in %d rounds", name, stats.n_rounds)
 
 
 def _draft(argument: str, *, draft: Callable[[str, str], DraftModel], **_: object) -> DraftModel:

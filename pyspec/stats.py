@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["SpeculatorStats", "Stats", "Timings"]
+__all__ = ["DraftingCounts", "SpeculatorStats", "Stats", "Timings"]
 
 
 @dataclass(slots=True)
@@ -25,6 +25,25 @@ class SpeculatorStats:
     def acceptance_rate(self) -> float:
         """Accepted share of the drafted tokens, 0 when nothing was drafted."""
         return self.n_accepted / self.n_drafted if self.n_drafted else 0.0
+
+
+@dataclass(slots=True)
+class DraftingCounts:
+    """What was asked for and not decoded.
+
+    Attributes:
+        n_asked: calls of speculators.
+        n_watched: drafts that were proposed and not decoded, only compared with what the target said.
+        n_watched_right: their first tokens that were right.
+        n_silent: rounds in which the budget let no draft be decoded though there was one, or asked nobody.
+        n_probes: drafts of a costly speculator with a bad record, to see whether it has become better.
+    """
+
+    n_asked: int = 0
+    n_watched: int = 0
+    n_watched_right: int = 0
+    n_silent: int = 0
+    n_probes: int = 0
 
 
 @dataclass(slots=True)
@@ -51,6 +70,7 @@ class Stats:
         rollback: the strategy in use.
         rollback_reason: why it was chosen.
         rollbacks_by_strategy: `n_rollbacks` by the strategy that did them.
+        drafting: drafts that were asked for and not decoded.
     """
 
     n_prompt: int = 0
@@ -73,6 +93,7 @@ class Stats:
     rollback: str = ""
     rollback_reason: str = ""
     rollbacks_by_strategy: dict[str, int] = field(default_factory=dict)
+    drafting: DraftingCounts = field(default_factory=DraftingCounts)
 
     @property
     def acceptance_rate(self) -> float:

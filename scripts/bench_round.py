@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyspec.decoder import Decoder, DecoderOptions, Request
+from pyspec.drafting import Drafting
 from pyspec.rollback.protocol import Rollback
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators import make
@@ -81,7 +82,7 @@ def measure(spec: str, n_prompt: int, n_new: int, repeat: bool) -> tuple[float, 
         Request(
             prompt=tokens[:n_prompt],
             sampler=sampler,
-            speculator=make(spec, n_vocab=49152),
+            drafting=Drafting(make(spec, n_vocab=49152)),
             max_tokens=n_new,
             end_tokens=frozenset({49151}),
             emit=lambda token: "stop" if stream.push(token) else None,

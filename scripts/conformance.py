@@ -27,6 +27,7 @@ from decoder_rig import PATTERNS, STRATEGIES, RecordingMemory, Rig, Subject, ass
 from pyspec import _core  # noqa: E402
 from pyspec.config import SamplingOptions  # noqa: E402
 from pyspec.decoder import Decoder, DecoderOptions, Request  # noqa: E402
+from pyspec.drafting import Drafting  # noqa: E402
 from pyspec.errors import UnsupportedError  # noqa: E402
 from pyspec.memory import probe  # noqa: E402
 from pyspec.rollback import choose, needs_spare  # noqa: E402
@@ -106,7 +107,7 @@ def check_two(subject: Subject) -> str:
                 Request(
                     prompt=as_tokens(prompt),
                     sampler=_core.Sampler(model, SamplingOptions()),
-                    speculator=script.script(PATTERNS["mixed"]),
+                    drafting=Drafting(script.script(PATTERNS["mixed"])),
                     max_tokens=N_TOKENS,
                     end_tokens=frozenset(),
                     emit=lambda token: None,

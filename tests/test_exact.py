@@ -62,20 +62,22 @@ def assert_exact(llm: pyspec.Llama, rows: list[np.ndarray], n_prompt: int) -> No
 @pytest.mark.parametrize("replay", ["fused", "immediate"])
 @pytest.mark.parametrize("rollback", ["shadow", "fork", "checkpoint-host"])
 def test_logits_of_the_tiny_hybrid_are_those_of_plain_decoding(tiny_target_path, rows, rollback, replay, n_prompt):
-    with pyspec.Llama(tiny_target_path, n_ctx=1024, n_threads=1, exact=True, rollback=rollback, replay=replay) as llm:
+    with pyspec.Llama(
+        tiny_target_path, n_ctx=1024, n_threads=1, exact=True, rollback=rollback, replay=replay, budget="off"
+    ) as llm:
         assert_exact(llm, rows, n_prompt)
 
 
 @pytest.mark.parametrize("model", ["smollm2_path", "gemma3_path"])
 def test_logits_of_a_real_model_are_those_of_plain_decoding(model, rows, request):
-    with pyspec.Llama(request.getfixturevalue(model), n_ctx=1024, n_threads=1, exact=True) as llm:
+    with pyspec.Llama(request.getfixturevalue(model), n_ctx=1024, n_threads=1, exact=True, budget="off") as llm:
         assert_exact(llm, rows, 600)
 
 
 def test_an_architecture_is_exact_or_refused_with_the_difference(arch_model: Callable[[str], Path], arch_name, rows):
     llm, reason = None, ""
     try:
-        llm = pyspec.Llama(arch_model(arch_name), n_ctx=512, n_threads=1, exact=True)
+        llm = pyspec.Llama(arch_model(arch_name), n_ctx=512, n_threads=1, exact=True, budget="off")
     except UnsupportedError as refusal:
         reason = str(refusal)
     if llm is None:
@@ -86,7 +88,7 @@ def test_an_architecture_is_exact_or_refused_with_the_difference(arch_model: Cal
 
 
 def test_one_token_is_decoded_beside_a_dummy_where_the_class_asks_for_it(tiny_target_path, rows):
-    with pyspec.Llama(tiny_target_path, n_ctx=512, n_threads=1, exact=True) as llm:
+    with pyspec.Llama(tiny_target_path, n_ctx=512, n_threads=1, exact=True, budget="off") as llm:
         memory = llm._decoder.memory
         memory.widths = WidthClass(pad=True, width_max=4)
         assert_exact(llm, rows, 40)
@@ -96,7 +98,7 @@ def test_one_token_is_decoded_beside_a_dummy_where_the_class_asks_for_it(tiny_ta
 
 @pytest.mark.parametrize("pad", [False, True])
 def test_a_full_context_ends_the_generation(tiny_target_path, pad: bool):
-    with pyspec.Llama(tiny_target_path, n_ctx=256, n_threads=1, exact=True) as llm:
+    with pyspec.Llama(tiny_target_path, n_ctx=256, n_threads=1, exact=True, budget="off") as llm:
         llm._decoder.memory.widths = WidthClass(pad=pad, width_max=8)
         out = llm.generate([5, 6, 7], max_tokens=None, spec=None, ignore_eos=True)
         assert out.finish_reason == "context"
@@ -104,7 +106,7 @@ def test_a_full_context_ends_the_generation(tiny_target_path, pad: bool):
 
 
 def test_no_round_is_wider_than_the_class(tiny_target_path, monkeypatch: pytest.MonkeyPatch):
-    with pyspec.Llama(tiny_target_path, n_ctx=512, n_threads=1, exact=True) as llm:
+    with pyspec.Llama(tiny_target_path, n_ctx=512, n_threads=1, exact=True, budget="off") as llm:
         memory = llm._decoder.memory
         memory.widths = WidthClass(pad=False, width_max=3)
         decoded: list[int] = []

@@ -23,7 +23,7 @@ from pyspec.speculators.scripted import Scripted
 PROMPT = "def total(items):\n    result = 0\n    for item in items:\n        result += item\n    return result\n\n\n"
 N_TOKENS = 40
 EAGER = "ngram-mod:n_match=2,n_min=1,n_max=6"
-SMALL: dict[str, Any] = {"n_ctx": 512, "n_threads": 1}
+SMALL: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "budget": "off"}
 ROLLBACKS = ("shadow", "fork", "checkpoint", "checkpoint-host", "checkpoint-device", "snapshot")
 
 
@@ -255,7 +255,7 @@ def test_a_stream_closed_early_leaves_the_object_usable(llm: Llama, plain: Compl
 def test_every_architecture_takes_and_gives_token_ids(arch_path: Path, arch_name: str):
     prompt = [(7 * i + 3) % 100 for i in range(40)]
     how: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "seed": 3}
-    with Llama(arch_path, n_ctx=256, n_threads=1) as llm:
+    with Llama(arch_path, n_ctx=256, n_threads=1, budget="off") as llm:
         plain = llm.generate(prompt, spec=None, **how)
         drafted = llm.generate(prompt, spec=["ngram-map-k:size_n=2,size_m=4", half_right(plain, n_vocab=128)], **how)
     assert len(plain.tokens) == 24

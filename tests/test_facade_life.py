@@ -26,7 +26,7 @@ from pyspec.errors import (
 PROMPT = "def total(items):\n    result = 0\n    for item in items:\n        result += item\n    return result\n\n\n"
 N_TOKENS = 40
 EAGER = "ngram-mod:n_match=2,n_min=1,n_max=6"
-SMALL: dict[str, Any] = {"n_ctx": 512, "n_threads": 1}
+SMALL: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "budget": "off"}
 
 
 @pytest.fixture(scope="module")

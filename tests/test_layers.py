@@ -12,10 +12,10 @@ PACKAGE = Path(pyspec.__file__).parent
 LAYERS = (
     {"errors", "config", "stats", "cache", "models"},
     {"_core"},
-    {"speculators", "verify", "text"},
+    {"speculators", "verify", "text", "budget", "drafting"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly"},
     {"speculators.draft_model", "decoder"},
-    {"arguments", "completion", "speculator_pool", "llm", "lossless"},
+    {"arguments", "completion", "speculator_pool", "llm", "lossless", "bench"},
     {"cli", "__main__", ""},
 )
 

@@ -1,4 +1,4 @@
-"""The command line: `pyspec generate`, `info`, `models`, `doctor`, `verify` and `demo`.
+"""The command line: `pyspec generate`, `info`, `models`, `doctor`, `verify`, `bench` and `demo`.
 
 Owns the choice of the subcommand, exit codes, and how errors and warnings reach the user.
 Leaves the work to one file per subcommand.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import pyspec
 from pyspec import _core, errors
-from pyspec.cli import demo, doctor, generate, info, models, verify
+from pyspec.cli import bench, demo, doctor, generate, info, models, verify
 from pyspec.cli.parser import Parser
 
 __all__ = ["main"]
@@ -77,7 +77,7 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="version", version=version)
     parser.set_defaults(parser=parser)
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=Parser)
-    for command in (generate, info, models, doctor, verify, demo):
+    for command in (generate, info, models, doctor, verify, bench, demo):
         command.add_parser(subparsers)
     return parser
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyspec.arguments import BUDGETS
 from pyspec.cli.demo_prompt import ANSWER, PROMPT
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
@@ -61,6 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("-n", "--max-tokens", type=int, metavar="N", help="most tokens [as the prompt needs]")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each, alternating [%(default)s]")
     parser.add_argument("-t", "--threads", type=int, default=0, metavar="N", help="CPU threads [the physical cores]")
+    parser.add_argument("--budget", choices=BUDGETS, help="how long drafts are [measured]")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -73,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     print("One model writes one text several times: first plainly, a token per step, then with guesses of the")
     print("next tokens (drafts) that it checks many at a time. The text must stay the same; only the speed may change.")
     print()
-    with Llama(load(args.model), n_ctx=_N_CTX, n_threads=args.threads, spec=None) as llm:
+    options = {"n_ctx": _N_CTX, "n_threads": args.threads, "budget": args.budget}
+    with Llama(load(args.model), spec=None, **options) as llm:
         answer = ANSWER if args.prompt_file is None else None
         n_answer = 240 if answer is None else len(llm.tokenize(answer, add_special=False))
         max_tokens = args.max_tokens or n_answer + _N_SPARE

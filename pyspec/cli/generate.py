@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from pyspec._core import Model
-from pyspec.arguments import prompt_tokens
+from pyspec.arguments import BUDGETS, prompt_tokens
 from pyspec.cli import prompt as prompts
 from pyspec.cli.compare import compare
 from pyspec.cli.loading import find, load
@@ -63,6 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
         "several are asked in this order",
     )
     draft.add_argument("--draft-model", metavar="MODEL", help="a small model of the same vocabulary, for draft-model")
+    draft.add_argument("--budget", choices=BUDGETS, help="how long drafts are [measured]")
     draft.add_argument("--rollback", default="auto", metavar="NAME", help="how rejected drafts are undone")
     draft.add_argument("--replay", choices=("fused", "immediate"), default="fused", help="how state is rebuilt")
 
@@ -184,6 +185,7 @@ def _open(args: argparse.Namespace, model: Model, n_prompt: int) -> Llama:
         flash_attn=_FLASH_ATTN[args.flash_attn],
         rollback=args.rollback,
         replay=args.replay,
+        budget=args.budget,
         verbose=args.verbose,
         **given,
     )

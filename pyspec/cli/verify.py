@@ -9,6 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
+from pyspec.arguments import BUDGETS
 from pyspec.cli.demo_prompt import PROMPT
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
@@ -32,6 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("-f", "--file", action="append", default=[], metavar="FILE", help="a file with one prompt")
     parser.add_argument("--spec", action="append", metavar="SPEC", help="speculator to compare, in order [default]")
     parser.add_argument("--draft-model", metavar="MODEL", help="for the speculator draft-model")
+    parser.add_argument("--budget", choices=BUDGETS, help="how long drafts are [measured]")
     parser.add_argument("-n", "--max-tokens", type=int, default=256, metavar="N", help="tokens to generate [256]")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy [0]")
     parser.add_argument("--seed", type=int, metavar="N", help="of both runs, with a temperature")
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         draft_model=args.draft_model,
         spec=spec,
         rollback=args.rollback,
+        budget=args.budget,
         exact=args.exact,
         verbose=args.verbose,
     )

@@ -82,18 +82,20 @@ def extra_bytes(name: str, can: Capabilities) -> int:
     return can.state_bytes * n_states.get(name, 1)
 
 
-def candidates(can: Capabilities, *, spare: bool) -> list[str]:
+def candidates(can: Capabilities, *, spare: bool, device: bool = True) -> list[str]:
     """What `auto` weighs, in order of preference; a single one where another could never be better.
 
     Cutting back is free. Snapshots are paid for by every decode, so they are used where the context has them. `fork`
-    is a shadow that also walks every attention cell, so it stands in only where there is no shadow.
+    is a shadow that also walks every attention cell, so it stands in only where there is no shadow. Without a `device`
+    other than the CPU, a checkpoint on the device is one on the host.
     """
     ok = able(can, spare=spare)
     for name in ("trim", "snapshot+shadow"):
         if ok[name]:
             return [name]
     shared = next((name for name in ("shadow", "fork") if ok[name]), None)
-    return [name for name in (shared, "checkpoint-host", "checkpoint-device") if name is not None and ok[name]]
+    copied = ("checkpoint-host", "checkpoint-device") if device else ("checkpoint-host",)
+    return [name for name in (shared, *copied) if name is not None and ok[name]]
 
 
 def build(name: str, context: Context, *, seq_id: int, spare: int | None, checkpoint_budget_bytes: int = 0) -> Rollback:

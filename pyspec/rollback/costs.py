@@ -145,6 +145,8 @@ def measure_cost(
                 decode(tokens[pos:keep], 1)
                 replay_s = perf_counter() - t4
             times.append((t1 - t0, t2 - t1, t3 - t2, replay_s))
+            if width - 1 > rollback.max_draft:
+                decode(tokens[pos : pos + 1], 0)  # only a decode makes such a draft possible again
     finally:
         rollback.reset()
         context.clear()

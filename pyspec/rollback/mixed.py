@@ -24,6 +24,7 @@ class SnapshotShadow(Rollback):
     """
 
     name: ClassVar[str] = "snapshot+shadow"
+    keeps_accepted: ClassVar[bool] = True
 
     def __init__(self, context: Context, seq_id: int, spare: int) -> None:
         super().__init__(context, seq_id)

@@ -29,6 +29,8 @@ class Rollback(ABC):
     """
 
     name: ClassVar[str]
+    #: Whether a rollback reaches, as a rule, every `keep` in the last decode, so that little is replayed.
+    keeps_accepted: ClassVar[bool] = False
 
     def __init__(self, context: Context, seq_id: int) -> None:
         self.context = context

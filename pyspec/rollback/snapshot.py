@@ -16,6 +16,7 @@ class Snapshot(Rollback):
     """`seq_rm(seq, keep, -1)` within the last `n_rs_seq` tokens; keeps accepted tokens."""
 
     name = "snapshot"
+    keeps_accepted = True
 
     @property
     def max_draft(self) -> int:

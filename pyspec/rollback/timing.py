@@ -28,11 +28,12 @@ __all__ = ["WIDTH", "cached_costs"]
 WIDTH = 3
 """One pending token and a draft of two: the state's copies cost the same at every width, the decode does not."""
 
-_N_CONTEXT = 16
-_N_ROUNDS = 2
+_N_CONTEXT = 2
+_N_ROUNDS = 1
 _N_TURNS = 8
 _LIMIT_S = 0.5
-_FORMAT = 2
+_STEADY = 1.25
+_FORMAT = 3
 _log = logging.getLogger("pyspec")
 
 
@@ -47,8 +48,8 @@ def cached_costs(
     """Costs of the strategies `names` on `context`, from the cache or measured now; its memory is cleared.
 
     Nothing is measured where there is nothing to choose, or no room for it. Measuring stops after half a second, but
-    each strategy is measured once. The fastest rounds count, since the machine may be busy. `settings` are whatever
-    else the costs depend on.
+    each strategy is measured twice. On a machine too busy to tell, nothing is found and nothing kept. `settings` are
+    whatever else the costs depend on.
     """
     if len(names) < 2 or context.n_ctx_seq < _N_CONTEXT + cells_needed(WIDTH, _N_ROUNDS):
         return {}
@@ -58,25 +59,36 @@ def cached_costs(
     found = _read(path)
     if set(found) != set(names):
         found = _measure(context, names, seq_id, spare)
-        _write(path, found)
+        if found:
+            _write(path, found)
     return found
 
 
 def _measure(context: Context, names: Sequence[str], seq_id: int, spare: int | None) -> dict[str, StrategyCost]:
-    """The strategies in turn, a few rounds each, again and again: a busy moment must not decide."""
-    found: dict[str, StrategyCost] = {}
+    """The strategies in turn, a few rounds each, again and again: a busy moment must not decide.
+
+    Nothing is found where the two best turns of a strategy differ much: then the machine is too busy to tell.
+    """
+    turns: dict[str, list[StrategyCost]] = {name: [] for name in names}
     start = perf_counter()
-    for _ in range(_N_TURNS):
+    for turn in range(_N_TURNS):
+        if turn >= 2 and perf_counter() - start > _LIMIT_S:
+            break
         for name in names:
-            if name in found and perf_counter() - start > _LIMIT_S:
-                return found
             strategy = build(name, context, seq_id=seq_id, spare=spare)
             try:
                 cost = measure_cost(strategy, width=WIDTH, n_rounds=_N_ROUNDS, n_context=_N_CONTEXT, reduce=min)
             except PyspecError as error:
                 _log.warning("rollback %s could not be measured and is not considered: %s", name, error)
                 return {}
-            found[name] = min(cost, found.get(name, cost), key=lambda c: c.round_s)
+            turns[name].append(cost)
+    found = {}
+    for name, costs in turns.items():
+        best, second = sorted(costs, key=lambda cost: cost.round_s)[:2]
+        if second.round_s > _STEADY * best.round_s:
+            _log.info("rollback strategies are not compared: the machine is busy")
+            return {}
+        found[name] = best
     return found
 
 

@@ -16,6 +16,7 @@ class Trim(Rollback):
     """`seq_rm(seq, keep, -1)`: free, and keeps accepted tokens, so nothing is ever replayed."""
 
     name = "trim"
+    keeps_accepted = True
 
     def can_roll_back(self, keep: int) -> bool:
         """Always, unless a sliding window has moved past what the token at `keep` must see."""

@@ -44,7 +44,7 @@ def test_each_run_starts_with_a_speculator_that_has_not_seen_the_answer(cli):
     honest = Llama.generate
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Llama, "generate", generate)
-        cli("demo", "--runs", 2, "-n", 40)
+        cli("demo", "--runs", 2, "-n", 40, "--budget", "counts")
     assert seen[:5] == seen[5:]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pyspec._core import STATE_PARTIAL_ONLY, Context, Model, Sampler, State
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
+from pyspec.drafting import Drafting
 from pyspec.memory import probe
 from pyspec.rollback import choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -202,6 +203,7 @@ class Rig:
         **settings: Any,
     ) -> None:
         self.model = model
+        self.drafting: Drafting | None = None
         spare = needs_spare(rollback, model.memory_kind)
         self.settings = {
             "n_ctx": 512,
@@ -209,7 +211,7 @@ class Rig:
             "n_threads_batch": 1,
             "n_seq_max": 2 if spare else 1,
             "kv_unified": True if spare else None,
-            "n_rs_seq": min(SNAPSHOTS.get(rollback, 0), settings.get("n_ubatch", 512) - 2),
+            "n_rs_seq": max(0, min(SNAPSHOTS.get(rollback, 0), settings.get("n_ubatch", 512) - 2)),
         } | settings
         self.context: Any = wrap(Context(model, **self.settings))
         self.can = probe(self.context)
@@ -245,7 +247,7 @@ class Rig:
             Request(
                 prompt=as_tokens(list(prompt)),
                 sampler=Sampler(self.model, SamplingOptions(**sampling)),
-                speculator=speculator,
+                drafting=self.drafting if self.drafting is not None else Drafting(speculator),
                 max_tokens=max_tokens,
                 end_tokens=end_tokens,
                 emit=emit,

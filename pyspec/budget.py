@@ -1,0 +1,236 @@
+"""The budget: how many tokens to draft so that the tokens a second are most.
+
+Owns what a decode of each width costs (learned while generating), how often drafted tokens are accepted (one record
+for each speculator), and the length that follows from both. Values in, values out: asking speculators and decoding
+are other modules' work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyspec.config import between, int_between, validate
+
+__all__ = ["N_STREAK", "AcceptanceRecord", "BudgetOptions", "CostModel", "RoundCosts", "best_length"]
+
+N_STREAK = 64
+"""From so many right tokens in a row on, all are counted together."""
+
+_PRIOR_BY_MATCH = (0.4, 0.15, 0.2, 0.35, 0.55, 0.7, 0.8, 0.85)
+"""Chance of a first token from a match of unknown length, of 1, 2 to 3, 4 to 7 ... tokens, before any was seen."""
+
+_CHANGE = 0.02
+"""Share by which a cost must have changed to be noticed."""
+
+_PRIOR_LATER = 0.75
+_PRIOR_WEIGHT = 2.0
+"""Observations that a prior counts for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetOptions:
+    """How the budget learns.
+
+    Attributes:
+        measured: costs are measured; False makes every decision depend on counts alone, so that a run can be repeated.
+        slope: cost of one more token in a decode, as a share of a decode of one, until it is known.
+        gain: share by which drafting must beat plain decoding.
+        memory: observations of acceptance that count, older ones fade.
+        overhead: most of the time of plain decoding that may be spent on asking speculators that are not used.
+        draft_token: cost of one token of a speculator that decodes itself, as a share of a decode, where not measured.
+        probe_every: tokens between two drafts of such a speculator when its record is bad; doubles up to 16 times that.
+    """
+
+    measured: bool = True
+    slope: float = 0.15
+    gain: float = 0.03
+    memory: int = 32
+    overhead: float = 0.005
+    draft_token: float = 0.25
+    probe_every: int = 64
+
+    _CHECKS: ClassVar = {
+        "measured": (lambda v: isinstance(v, bool), "True or False"),
+        "slope": between(0, 1),
+        "gain": between(0, 10),
+        "memory": int_between(2, 100_000),
+        "overhead": between(0, 1),
+        "draft_token": between(0, 10),
+        "probe_every": int_between(1, 1_000_000),
+    }
+
+    def __post_init__(self) -> None:
+        validate(self, self._CHECKS)
+
+
+class CostModel:
+    """Seconds of a decode by its width, from the decodes seen so far.
+
+    For each width the faster half of the last few decodes counts, since a machine may be busy but is never too fast.
+    Between widths seen the cost is interpolated, beyond them it grows as it did between them.
+    """
+
+    N_SAMPLES = 8
+    N_WIDTHS = 128
+
+    def __init__(self, options: BudgetOptions) -> None:
+        self._slope = options.slope
+        self._measured = options.measured
+        self._samples: dict[int, deque[float]] = {}
+        self._known: dict[int, float] = {}
+        self._curve: NDArray[np.float64] | None = None
+        self._prior: NDArray[np.float64] = 1.0 + options.slope * np.arange(-1, self.N_WIDTHS, dtype=np.float64)
+
+    def observe(self, width: int, seconds: float) -> None:
+        """A decode of `width` tokens took `seconds`."""
+        if self._measured and 0 < width <= self.N_WIDTHS and seconds > 0:
+            samples = self._samples.get(width)
+            if samples is None:
+                samples = self._samples[width] = deque(maxlen=self.N_SAMPLES)
+            samples.append(seconds)
+            known, found = self._known.get(width, 0.0), _low_mean(samples)
+            if abs(found - known) > _CHANGE * known:
+                self._known[width] = found
+                self._curve = None
+
+    @property
+    def plain(self) -> float:
+        """Seconds of a decode of one token; 1.0 where nothing is measured."""
+        return float(self.curve()[1])
+
+    def curve(self) -> NDArray[np.float64]:
+        """[N_WIDTHS + 1] seconds by width, never falling; entry 0 has no meaning."""
+        curve = self._curve
+        if curve is None:
+            curve = self._curve = self._fit()
+        return curve
+
+    def _fit(self) -> NDArray[np.float64]:
+        if not self._known:
+            return self._prior
+        knots = sorted(self._known)
+        values = np.maximum.accumulate([self._known[width] for width in knots])
+        if len(knots) == 1:
+            scaled: NDArray[np.float64] = self._prior * (values[0] / self._prior[knots[0]])
+            return scaled
+        widths = np.arange(self.N_WIDTHS + 1)
+        curve: NDArray[np.float64] = np.interp(widths, knots, values)
+        rise = (values[-1] - values[0]) / (knots[-1] - knots[0])
+        curve[knots[-1] :] = values[-1] + rise * (widths[knots[-1] :] - knots[-1])
+        if knots[0] > 1:
+            below = self._prior[: knots[0]] * (values[0] / self._prior[knots[0]])
+            curve[: knots[0]] = below
+        return curve
+
+
+def _low_mean(samples: deque[float]) -> float:
+    low = sorted(samples)[: (len(samples) + 1) // 2]
+    return sum(low) / len(low)
+
+
+class AcceptanceRecord:
+    """How often a speculator's tokens were right, old observations fading.
+
+    A token is judged by how many tokens its speculator has been right in a row before it: the first ones of a match
+    are often wrong, later ones seldom. The first of a row is judged by the length of the match that it comes from, too.
+    """
+
+    def __init__(self, options: BudgetOptions) -> None:
+        self._keep = 1.0 - 1.0 / options.memory
+        self._first = [_Share(_PRIOR_WEIGHT, _PRIOR_WEIGHT * prior) for prior in _PRIOR_BY_MATCH]
+        self._later = [_Share() for _ in range(N_STREAK)]
+        self._chances: list[float] | None = None
+
+    def observe(self, streak: int, match_length: int, right: bool) -> None:
+        """A token after `streak` right ones in a row, from a match of `match_length`, was `right` or not."""
+        share = self._later[min(streak, N_STREAK) - 1] if streak else self._first[_match_class(match_length)]
+        share.n = share.n * self._keep + 1.0
+        share.right = share.right * self._keep + right
+        self._chances = None
+
+    def expected(self, streak: int, match_length: int, n: int) -> NDArray[np.float64]:
+        """[n] probability that each token of a draft is reached and right."""
+        later = self._chances
+        if later is None:
+            later = self._chances = self._smoothed()
+        chances = later[max(0, streak - 1) : max(0, streak - 1) + n]
+        chances += later[-1:] * (n - len(chances))
+        if streak == 0:
+            first = self._first[_match_class(match_length)]
+            chances = [first.right / first.n, *chances[: n - 1]]
+        reached: NDArray[np.float64] = np.multiply.accumulate(np.array(chances, np.float64))
+        return reached
+
+    def _smoothed(self) -> list[float]:
+        """Chances after 1, 2, ... right tokens: each leans on the one before as far as it was not seen itself."""
+        chances, chance = [], _PRIOR_LATER
+        for share in self._later:
+            chance = (share.right + _PRIOR_WEIGHT * chance) / (share.n + _PRIOR_WEIGHT)
+            chances.append(chance)
+        return chances
+
+
+@dataclass(slots=True)
+class _Share:
+    n: float = 0.0
+    right: float = 0.0
+
+
+def _match_class(match_length: int) -> int:
+    return min(match_length.bit_length(), len(_PRIOR_BY_MATCH) - 1)
+
+
+@dataclass(slots=True)
+class RoundCosts:
+    """What a round costs beside its decode, in the unit of the cost model.
+
+    Attributes:
+        n_pending: decided tokens that ride in front of the draft.
+        rollback: save and undo of a rejected draft.
+        keeps_accepted: a rollback loses no accepted token, so nothing rides again.
+        draft_token: each token of the draft, where drafting is still to be done.
+    """
+
+    n_pending: int = 1
+    rollback: float = 0.0
+    keeps_accepted: bool = False
+    draft_token: float = 0.0
+
+
+def best_length(
+    reached: NDArray[np.float64], cost: CostModel, round_costs: RoundCosts, *, gain: float
+) -> tuple[int, float]:
+    """The draft length that gives the most tokens a second, and by how much it beats plain decoding.
+
+    Args:
+        reached: [n] probability that each token is accepted, as of `AcceptanceRecord.expected`.
+        cost: of decodes.
+        round_costs: of everything else.
+        gain: share by which a draft must win.
+
+    Returns:
+        (length, ratio): 0 and 1.0 where plain decoding is best, else at most n.
+    """
+    curve = cost.curve()
+    n_pending = min(round_costs.n_pending, len(curve) - 1)
+    n = min(len(reached), len(curve) - 1 - n_pending)
+    if n < 1:
+        return 0, 1.0
+    reached = reached[:n]
+    lengths = np.arange(1, n + 1)
+    seconds = curve[n_pending + 1 : n_pending + n + 1] + round_costs.draft_token * lengths
+    accepted = np.cumsum(reached)
+    rejected = 1.0 - reached
+    seconds = seconds + rejected * round_costs.rollback
+    if not round_costs.keeps_accepted:
+        # What was accepted of a rejected draft rides in front of the next one, at the cost of a wider decode.
+        slopes = (curve[n_pending + 1 : n_pending + n + 1] - curve[n_pending]) / lengths
+        seconds = seconds + slopes * (rejected * n_pending + accepted - lengths * reached)
+    ratios = (accepted + 1.0) / seconds * float(curve[n_pending])
+    best = int(ratios.argmax())
+    return (best + 1, float(ratios[best])) if ratios[best] > 1.0 + gain else (0, 1.0)

@@ -1,0 +1,291 @@
+"""Who drafts, how much, and what became of it: between the decoder and the speculators of one sequence.
+
+Owns the asking, the judging of drafts that were decoded and of drafts that were only watched, and one acceptance
+record for each speculator. Leaves the arithmetic of lengths to `pyspec.budget` and the decoding to the decoder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from time import perf_counter
+
+from pyspec.budget import AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
+from pyspec.speculators import History, Speculator, Tokens, checked_accept, checked_begin, checked_draft
+from pyspec.speculators.chain import Chain
+from pyspec.stats import DraftingCounts
+
+__all__ = ["BudgetedDrafting", "Drafting"]
+
+_N_CALLS = 8
+_N_USELESS = 4
+_FADE = 0.2
+_ASK_AT_LEAST_EVERY = 16
+_N_PROBE = 2
+_PROBES_RARER = 16
+
+
+class Drafting:
+    """Every draft that the speculator has is decoded, as long as it comes.
+
+    The decoder calls `begin`, then per round `draft`, `observe` and `settle`.
+    """
+
+    def __init__(self, speculator: Speculator | None) -> None:
+        self.speculator = speculator
+        self.counts = DraftingCounts()
+        self.author = ""
+
+    @property
+    def name(self) -> str:
+        """The speculator's name."""
+        return self.speculator.name if self.speculator else "none"
+
+    def begin(self, prompt: Tokens) -> None:
+        """A generation starts.
+
+        Raises:
+            SpeculatorError: the speculator's `begin` raised.
+        """
+        self.counts = DraftingCounts()
+        if self.speculator is not None:
+            checked_begin(self.speculator, prompt)
+
+    def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
+        """At most `n_max` tokens to decode behind the history, whose last `n_pending` are not in memory.
+
+        Raises:
+            SpeculatorError: a speculator raised, or its draft cannot be used.
+        """
+        if self.speculator is None:
+            return []
+        self.counts.n_asked += 1
+        draft = checked_draft(self.speculator, history, n_max, n_vocab)
+        self.author = (getattr(self.speculator, "author", None) or self.speculator).name
+        return draft
+
+    def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
+        """A round decoded `width` tokens in `decode_s` seconds; saving and undoing a draft took `rollback_s`."""
+
+    def settle(self, history: History, n_drafted: int, n_accepted: int) -> None:
+        """The round is over and the history has its tokens; `n_drafted` is 0 where no draft was decoded.
+
+        Raises:
+            SpeculatorError: a speculator's `accept` raised.
+        """
+        if n_drafted and self.speculator is not None:
+            checked_accept(self.speculator, n_drafted, n_accepted, own=True)
+
+
+class _Member:
+    """One speculator with its record and what it proposed last."""
+
+    def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
+        self.speculator = speculator
+        self.record = AcceptanceRecord(options)
+        self.decodes = bool(getattr(speculator, "decodes", False))
+        self._calls: deque[float] = deque(maxlen=_N_CALLS)
+        self._tokens: deque[float] = deque(maxlen=_N_CALLS)
+        self.begin()
+
+    def begin(self) -> None:
+        """A generation starts: what was learned stays, what was proposed does not."""
+        self.proposal: list[int] = []
+        self.n_right = 0  # tokens of the proposal that the history has confirmed
+        self.streak = 0
+        self.match_length = 0
+        self.seen = 0  # length of the history up to which the proposal was compared
+        self.ask_at = 0
+        self.n_useless = 0
+        self.probe_gap = 0
+        self.probe_at = 0
+        self.decoded = False
+        self._n_calls = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Something is proposed that the history has neither confirmed nor refuted."""
+        return self.n_right < len(self.proposal)
+
+    @property
+    def call_s(self) -> float:
+        """Seconds of one call, 0 when unknown."""
+        return min(self._calls, default=0.0)
+
+    @property
+    def token_s(self) -> float:
+        """Seconds for each drafted token, 0 when unknown."""
+        return min(self._tokens, default=0.0)
+
+    def propose(self, history: History, n_max: int, n_vocab: int) -> None:
+        """Ask for a new proposal."""
+        start = perf_counter()
+        if len(history) - self.seen > 1:  # one token, the bonus, it could not know
+            self.streak = 0
+        proposal = checked_draft(self.speculator, history, n_max, n_vocab)
+        spent = perf_counter() - start
+        self._n_calls += 1
+        if self._n_calls > 1:  # the first one reads the prompt
+            self._calls.append(spent)
+            if proposal:
+                self._tokens.append(spent / len(proposal))
+        self.proposal, self.n_right, self.decoded = proposal, 0, False
+        self.match_length = int(getattr(self.speculator, "match_length", 0))
+        self.seen = len(history)
+
+    def compare(self, history: History) -> bool:
+        """Judge the open proposal by the new tokens of the history; True when that closed it."""
+        for token in history.view()[self.seen :].tolist():
+            right = token == self.proposal[self.n_right]
+            self.record.observe(self.streak, self.match_length, right)
+            self.seen += 1
+            if not right:
+                self.streak, self.seen = 0, len(history)
+                return True
+            self.streak += 1
+            self.n_right += 1
+            if not self.is_open:
+                return True
+        return False
+
+
+class BudgetedDrafting(Drafting):
+    """The draft that promises the most tokens a second is decoded, if any; the others are watched.
+
+    A watched draft costs no decode: the target's own tokens judge it as they come. So a speculator that is silent
+    because its record is bad is heard again as soon as the text starts to repeat. A speculator that decodes itself
+    (`decodes = True`, a draft model) is not asked for drafts that are only watched, but for a short one now and then.
+    """
+
+    def __init__(
+        self, speculator: Speculator, options: BudgetOptions, *, cost: CostModel, keeps_accepted: bool
+    ) -> None:
+        super().__init__(speculator)
+        self.options = options
+        self.cost = cost
+        members = speculator.members if isinstance(speculator, Chain) else (speculator,)
+        self._members = sorted((_Member(member, options) for member in members), key=lambda m: m.decodes)
+        self._round = RoundCosts(keeps_accepted=keeps_accepted)
+        self._chosen: _Member | None = None
+
+    def begin(self, prompt: Tokens) -> None:
+        """As `Drafting.begin`; costs and records of earlier generations stay."""
+        self.counts = DraftingCounts()
+        self._chosen = None
+        for member in self._members:
+            member.begin()
+            checked_begin(member.speculator, prompt)
+
+    def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
+        """As `Drafting.draft`, cut to the length that pays."""
+        self._round.n_pending = n_pending
+        best, best_n, best_ratio = None, 0, 1.0
+        for member in self._members:
+            offer = self._costly_offer if member.decodes else self._offer
+            n, ratio = offer(member, history, n_max, n_vocab, best_ratio)
+            if n and ratio > best_ratio:
+                best, best_n, best_ratio = member, n, ratio
+        self._chosen = best
+        if best is None:
+            self.counts.n_silent += 1
+            return []
+        self.author = best.speculator.name
+        best.decoded = True
+        return best.proposal[best.n_right : best.n_right + best_n]
+
+    def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
+        """Learn the cost of the width, and of going back."""
+        self.cost.observe(width, decode_s)
+        if self.options.measured and rollback_s > 0:
+            self._round.rollback += _FADE * (rollback_s - self._round.rollback)
+
+    def settle(self, history: History, n_drafted: int, n_accepted: int) -> None:
+        """Judge all open proposals by what the target said."""
+        for member in self._members:
+            if n_drafted and member is not self._chosen:
+                checked_accept(member.speculator, n_drafted, n_accepted, own=False)
+            if member.is_open and member.compare(history):
+                self._close(member)
+        self._chosen = None
+
+    # ------------------------------------------------------------- offers
+    def _offer(self, member: _Member, history: History, n_max: int, n_vocab: int, best: float) -> tuple[int, float]:
+        """What the member would draft now, and by how much that beats plain decoding."""
+        if member.is_open:
+            rest = len(member.proposal) - member.n_right
+            n, ratio = self._worth(member, min(n_max, rest))
+            if n < rest:
+                return n, ratio
+            self._close(member)  # it is right so far, and more of it is wanted
+        elif len(history) < member.ask_at:
+            return 0, 1.0
+        self._ask(member, history, n_max, n_vocab)
+        return self._worth(member, len(member.proposal))
+
+    def _costly_offer(
+        self, member: _Member, history: History, n_max: int, n_vocab: int, best: float
+    ) -> tuple[int, float]:
+        """The same, but asked only when that promises more than the best draft so far, or to probe."""
+        plain = self.cost.plain
+        token_s = member.token_s if self.options.measured else self.options.draft_token * plain
+        costs = RoundCosts(self._round.n_pending, self._round.rollback, self._round.keeps_accepted, token_s)
+        streak = member.streak if len(history) - member.seen <= 1 else 0
+        n, ratio = best_length(member.record.expected(streak, 0, n_max), self.cost, costs, gain=self.options.gain)
+        if n == 0 or ratio <= best:
+            if best > 1.0 or not self._may_probe(member, len(history)):
+                return 0, 1.0
+            n, ratio = min(n_max, _N_PROBE), math.inf
+        else:
+            member.probe_gap = 0
+        if member.is_open:
+            self._close(member)
+        self._ask(member, history, n, n_vocab)
+        return len(member.proposal), ratio
+
+    def _may_probe(self, member: _Member, n_history: int) -> bool:
+        """Whether it is time to see if a speculator with a bad record has become better; ever more rarely."""
+        if member.probe_gap == 0:
+            member.probe_gap = self.options.probe_every
+        elif n_history >= member.probe_at:
+            member.probe_gap = min(2 * member.probe_gap, _PROBES_RARER * self.options.probe_every)
+            member.probe_at = n_history + member.probe_gap
+            self.counts.n_probes += 1
+            return True
+        else:
+            return False
+        member.probe_at = n_history + member.probe_gap
+        return False
+
+    # ------------------------------------------------------------- parts
+    def _ask(self, member: _Member, history: History, n_max: int, n_vocab: int) -> None:
+        self.counts.n_asked += 1
+        member.propose(history, n_max, n_vocab)
+        if not member.is_open:
+            self._ask_later(member, member.seen + 1)
+
+    def _worth(self, member: _Member, n: int) -> tuple[int, float]:
+        if n == 0:
+            return 0, 1.0
+        reached = member.record.expected(member.streak, member.match_length, n)
+        return best_length(reached, self.cost, self._round, gain=self.options.gain)
+
+    def _close(self, member: _Member) -> None:
+        """Tell the speculator about a proposal that was decoded: about the tokens that were judged, and no others."""
+        n_right, n_judged = member.n_right, member.n_right + (member.streak == 0)
+        member.proposal, member.n_right = [], 0
+        if member.decoded:
+            checked_accept(member.speculator, n_judged, n_right, own=True)
+        else:
+            self.counts.n_watched += 1
+            self.counts.n_watched_right += n_right
+        if n_right:
+            member.n_useless = 0
+        else:
+            self._ask_later(member, member.seen)
+
+    def _ask_later(self, member: _Member, soonest: int) -> None:
+        """Spend no more than the overhead on asking a speculator that has nothing of use to say."""
+        member.n_useless += 1
+        if self.options.measured and member.n_useless >= _N_USELESS:
+            share = member.call_s / (self.options.overhead * self.cost.plain)
+            member.ask_at = soonest + min(_ASK_AT_LEAST_EVERY, math.ceil(share)) - 1

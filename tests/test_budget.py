@@ -1,0 +1,236 @@
+"""What a decode costs, how often drafts are right, and the length that follows: values in, values out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyspec.budget import N_STREAK, AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
+from pyspec.errors import InvalidValueError
+
+OPTIONS = BudgetOptions()
+
+
+def model_of(seconds: dict[int, float]) -> CostModel:
+    cost = CostModel(OPTIONS)
+    for width, s in seconds.items():
+        cost.observe(width, s)
+    return cost
+
+
+# ------------------------------------------------------------------ costs
+
+
+def test_before_anything_is_seen_costs_rise_by_the_assumed_slope():
+    curve = CostModel(BudgetOptions(slope=0.25)).curve()
+    assert curve[1:6].tolist() == [1.0, 1.25, 1.5, 1.75, 2.0]
+
+
+def test_one_width_seen_gives_the_unit():
+    curve = model_of({1: 0.02}).curve()
+    assert curve[1] == pytest.approx(0.02)
+    assert curve[11] == pytest.approx(0.02 * (1 + 10 * OPTIONS.slope))
+
+
+def test_between_widths_costs_are_interpolated_and_beyond_they_rise_as_between():
+    curve = model_of({1: 1.0, 5: 3.0, 9: 3.4}).curve()
+    assert curve[3] == pytest.approx(2.0)
+    assert curve[7] == pytest.approx(3.2)
+    assert curve[17] == pytest.approx(3.4 + 8 * (2.4 / 8))
+
+
+def test_a_wider_decode_never_costs_less():
+    curve = model_of({1: 1.0, 4: 2.0, 8: 1.5, 12: 4.0}).curve()
+    assert (np.diff(curve[1:]) >= 0).all()
+
+
+def test_a_few_slow_decodes_change_nothing():
+    cost = model_of({1: 1.0})
+    for _ in range(4):
+        cost.observe(1, 1.0)
+    for _ in range(3):
+        cost.observe(1, 50.0)
+    assert cost.plain == pytest.approx(1.0)
+
+
+def test_a_lasting_change_is_learned():
+    cost = model_of({1: 1.0})
+    for _ in range(CostModel.N_SAMPLES):
+        cost.observe(1, 3.0)
+    assert cost.plain == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("width", "seconds"), [(0, 1.0), (-1, 1.0), (CostModel.N_WIDTHS + 1, 1.0), (3, 0.0), (3, -1.0)]
+)
+def test_what_cannot_be_is_not_learned(width: int, seconds: float):
+    cost = model_of({1: 1.0})
+    before = cost.curve().copy()
+    cost.observe(width, seconds)
+    assert np.array_equal(cost.curve(), before)
+
+
+def test_without_measuring_nothing_is_learned():
+    cost = CostModel(BudgetOptions(measured=False))
+    cost.observe(4, 100.0)
+    assert cost.curve()[4] == pytest.approx(1 + 3 * OPTIONS.slope)
+
+
+# ------------------------------------------------------------------ the record
+
+
+def taught(rights: list[bool], *, streak: int = 0, match_length: int = 12) -> AcceptanceRecord:
+    record = AcceptanceRecord(OPTIONS)
+    for right in rights:
+        record.observe(streak, match_length, right)
+    return record
+
+
+def test_chances_fall_along_a_draft():
+    reached = AcceptanceRecord(OPTIONS).expected(0, 12, 40)
+    assert len(reached) == 40
+    assert (np.diff(reached) < 0).all()
+    assert 0 < reached[-1] < reached[0] < 1
+
+
+def test_what_was_right_is_expected_again_and_what_was_wrong_is_not():
+    assert taught([True] * 30).expected(0, 12, 1)[0] > 0.9
+    assert taught([False] * 30).expected(0, 12, 1)[0] < 0.1
+
+
+def test_old_observations_fade():
+    record = taught([False] * 200)
+    for _ in range(2 * OPTIONS.memory):
+        record.observe(0, 12, True)
+    assert record.expected(0, 12, 1)[0] > 0.8
+
+
+def test_matches_of_other_lengths_are_judged_for_themselves():
+    record = taught([False] * 50, match_length=3)
+    fresh = AcceptanceRecord(OPTIONS)
+    assert record.expected(0, 2, 1)[0] < 0.1, "of the same class"
+    assert record.expected(0, 30, 1)[0] == fresh.expected(0, 30, 1)[0]
+
+
+def test_a_token_after_right_ones_is_judged_by_their_number():
+    record = AcceptanceRecord(OPTIONS)
+    for _ in range(50):
+        record.observe(0, 12, False)
+        record.observe(1, 12, True)
+        record.observe(2, 12, True)
+    first, second, third = record.expected(0, 12, 3)
+    assert first < 0.1
+    assert second / first > 0.9
+    assert third / second > 0.9
+    assert record.expected(1, 12, 2)[1] > 0.8
+    assert record.expected(1, 12, 3)[0] > 0.9
+
+
+def test_long_rows_are_counted_together():
+    record = AcceptanceRecord(OPTIONS)
+    for _ in range(50):
+        record.observe(500, 12, False)
+    assert record.expected(N_STREAK, 12, 1)[0] < 0.1
+    assert record.expected(400, 12, 5)[0] < 0.1
+
+
+# ------------------------------------------------------------------ the length
+
+FLAT = {1: 1.0, 64: 1.0}
+STEEP = {1: 1.0, 2: 2.0, 64: 64.0}
+
+
+def length(p: float, costs: dict[int, float], n: int = 40, **round_costs: float) -> int:
+    return best_length(np.cumprod(np.full(n, p)), model_of(costs), RoundCosts(**round_costs), gain=0.03)[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.9, 1.0])
+def test_where_width_costs_in_full_only_sure_tokens_could_pay_and_they_gain_nothing(p: float):
+    assert length(p, STEEP) == 0
+
+
+def test_where_width_is_free_the_whole_draft_is_decoded():
+    assert length(0.9, FLAT, n=40, keeps_accepted=True) == 40
+
+
+def test_a_draft_that_is_never_right_is_not_decoded():
+    assert length(0.0, {1: 1.0, 64: 1.5}) == 0
+
+
+def test_lengths_grow_with_the_chances():
+    costs = {1: 1.0, 9: 2.0, 64: 10.0}
+    lengths = [length(p, costs) for p in (0.1, 0.5, 0.7, 0.9, 0.97)]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+
+
+def test_the_length_is_the_best_of_all():
+    """Against trying every length one by one, with the replay of what was accepted in vain."""
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        p = rng.uniform(0.2, 0.99, 12)
+        widths = np.cumsum(rng.uniform(0.05, 0.5, 20)) + 0.5
+        cost = model_of({w + 1: float(s) for w, s in enumerate(widths)})
+        n_pending, rollback = int(rng.integers(1, 5)), float(rng.uniform(0, 0.2))
+        curve = cost.curve()
+        found, ratio = best_length(np.cumprod(p), cost, RoundCosts(n_pending, rollback), gain=0.0)
+
+        def tokens_a_second(n: int, p=p, curve=curve, n_pending=n_pending, rollback=rollback) -> float:
+            reach = np.cumprod(p[:n])
+            seconds = curve[n_pending + n]
+            right = np.concatenate([[1.0], reach])
+            for k in range(n):  # k tokens accepted, the next one wrong
+                chance = right[k] - right[k + 1]
+                slope = (curve[n_pending + n] - curve[n_pending]) / n
+                seconds += chance * (rollback + slope * (n_pending + k))
+            return float((reach.sum() + 1) / seconds)
+
+        rates = [1 / curve[n_pending], *(tokens_a_second(n) for n in range(1, 13))]
+        assert found == int(np.argmax(rates))
+        assert ratio == pytest.approx(max(rates) / rates[0])
+
+
+def test_pending_tokens_shorten_what_is_worth_drafting():
+    costs = {1: 1.0, 9: 1.2, 10: 4.0, 64: 60.0}
+    assert length(0.8, costs, n_pending=1) > length(0.8, costs, n_pending=7) > 0
+
+
+def test_a_dear_rollback_stops_uncertain_drafts():
+    costs = {1: 1.0, 9: 1.8}
+    assert length(0.6, costs) > 0
+    assert length(0.6, costs, rollback=5.0) == 0
+
+
+def test_a_speculator_that_costs_time_drafts_less():
+    costs = {1: 1.0, 9: 1.2}
+    assert length(0.8, costs) > length(0.8, costs, draft_token=0.3) > 0
+    assert length(0.8, costs, draft_token=2.0) == 0
+
+
+def test_a_draft_must_win_by_the_gain():
+    cost, reached = model_of({1: 1.0, 2: 1.25, 64: 1000.0}), np.array([0.3])
+    exact = best_length(reached, cost, RoundCosts(keeps_accepted=True), gain=0.0)
+    assert exact == (1, pytest.approx(1.3 / 1.25))
+    assert best_length(reached, cost, RoundCosts(keeps_accepted=True), gain=0.05) == (0, 1.0)
+
+
+def test_no_length_is_wider_than_costs_are_known():
+    n, _ = best_length(np.ones(500), model_of({1: 1.0, 2: 1.0}), RoundCosts(n_pending=3), gain=0.0)
+    assert 0 < n <= CostModel.N_WIDTHS - 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"measured": 1},
+        {"slope": -0.1},
+        {"gain": float("nan")},
+        {"memory": 1},
+        {"overhead": 2},
+        {"probe_every": 0},
+        {"draft_token": -1},
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, object]):
+    with pytest.raises(InvalidValueError, match=next(iter(options))):
+        BudgetOptions(**options)  # type: ignore[arg-type]

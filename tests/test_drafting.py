@@ -1,0 +1,316 @@
+"""Between decoder and speculators: who is asked, what is decoded, what is only watched, and who hears what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyspec.budget import BudgetOptions, CostModel
+from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.errors import SpeculatorError
+from pyspec.speculators import Chain, History, Scripted, Speculator, as_tokens
+
+N_VOCAB = 1000
+CHEAP = 0.05
+DEAR = 1.0
+
+
+class World:
+    """Generates a known text with a drafting, each decode of width w taking 1 + slope * (w - 1) seconds."""
+
+    def __init__(
+        self,
+        text: Sequence[int],
+        speculator: Speculator,
+        *,
+        slope: float = CHEAP,
+        n_prompt: int = 4,
+        **options: Any,
+    ) -> None:
+        self.text = list(text)
+        self.slope = slope
+        self.n_prompt = n_prompt
+        settings = BudgetOptions(**options)
+        self.drafting = BudgetedDrafting(speculator, settings, cost=CostModel(settings), keeps_accepted=True)
+        self.widths: list[int] = []
+        self.at: list[int] = []
+        self.seconds = 0.0
+        self.n_accepted = 0
+
+    def run(self, n_max: int = 64) -> World:
+        history = History(as_tokens(self.text[: self.n_prompt]))
+        self.drafting.begin(history.view())
+        while len(history) < len(self.text):
+            start = len(history)
+            room = len(self.text) - start - 1
+            draft = self.drafting.draft(history, min(n_max, room), n_pending=1, n_vocab=N_VOCAB) if room else []
+            right = 0
+            while right < len(draft) and draft[right] == self.text[start + right]:
+                right += 1
+            history.extend(self.text[start : start + right + 1])
+            width = 1 + len(draft)
+            seconds = 1 + self.slope * (width - 1)
+            self.drafting.observe(width, seconds, 0.0)
+            self.drafting.settle(history, len(draft), right)
+            self.widths.append(width)
+            self.at += [start] * bool(draft)
+            self.seconds += seconds
+            self.n_accepted += right
+        return self
+
+    @property
+    def plain_seconds(self) -> float:
+        return float(len(self.text) - self.n_prompt)
+
+
+def truth(text: Sequence[int], wrong: Callable[[int], bool] = lambda i: False, n: int = 64) -> Scripted:
+    """Drafts the text itself; tokens at the places that `wrong` names are not right."""
+
+    def script(history: History, n_max: int) -> list[int]:
+        at = len(history)
+        return [t + wrong(i) for i, t in enumerate(text[at : at + min(n, n_max)], at)]
+
+    return Scripted(script)
+
+
+TEXT = np.random.default_rng(7).integers(1, N_VOCAB - 1, 600).tolist()
+
+
+# ------------------------------------------------------------------ how much
+
+
+def test_a_speculator_that_is_always_right_soon_drafts_long():
+    world = World(TEXT, truth(TEXT)).run()
+    assert max(world.widths) > 30
+    assert world.seconds < 0.2 * world.plain_seconds
+
+
+def test_one_that_is_never_right_is_soon_not_decoded():
+    world = World(TEXT, truth(TEXT, lambda i: True)).run()
+    assert len(world.at) < 12
+    assert max(world.at) < 100
+    assert world.seconds < 1.02 * world.plain_seconds
+
+
+def test_where_width_costs_in_full_nothing_is_decoded_once_that_is_known():
+    world = World(TEXT, truth(TEXT), slope=DEAR).run()
+    assert world.seconds < 1.02 * world.plain_seconds
+
+
+def test_a_text_that_starts_to_repeat_is_drafted_at_once():
+    """Drafts that nobody decodes are judged all the same, by the target's own words."""
+    world = World(TEXT, truth(TEXT, lambda i: i < 300)).run()
+    bad = [at for at in world.at if 100 < at < 300]
+    assert len(bad) <= 4
+    first = next(at for at in world.at if at >= 300)
+    assert first < 330
+    assert world.seconds < 300 + 0.35 * 300
+
+
+def test_a_text_that_stops_repeating_is_soon_left_alone():
+    world = World(TEXT, truth(TEXT, lambda i: i >= 300)).run()
+    late = [at for at in world.at if at > 400]
+    assert len(late) <= 4
+
+
+def test_the_length_follows_how_long_a_speculator_is_right():
+    short = World(TEXT, truth(TEXT, lambda i: i % 4 == 3)).run()
+    late = short.widths[len(short.widths) // 2 :]
+    assert 2 <= np.median(late) <= 6
+    assert short.seconds < 0.5 * short.plain_seconds
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 5, 9, 30])
+def test_whatever_a_speculator_does_little_is_lost_and_most_is_won(period: int):
+    """Against the best fixed length for a speculator that is wrong at every `period`-th token."""
+
+    def fixed(n: int) -> float:
+        at, seconds = 4, 0.0
+        while at < len(TEXT):
+            right = 0
+            while right < n and (at + right) % period != period - 1:
+                right += 1
+            at += right + 1
+            seconds += 1 + CHEAP * n
+        return seconds
+
+    best = min(fixed(n) for n in range(41))
+    world = World(TEXT, truth(TEXT, lambda i: i % period == period - 1)).run()
+    assert world.seconds < 1.15 * best
+
+
+def test_a_draft_is_never_longer_than_asked_for():
+    world = World(TEXT, truth(TEXT)).run(n_max=7)
+    assert max(world.widths) == 8
+
+
+def test_the_same_counts_give_the_same_rounds():
+    worlds = [World(TEXT, truth(TEXT, lambda i: i % 5 == 0), measured=False).run() for _ in range(2)]
+    assert worlds[0].widths == worlds[1].widths
+    assert worlds[0].drafting.counts == worlds[1].drafting.counts
+
+
+def test_what_was_learned_serves_the_next_generation():
+    world = World(TEXT, truth(TEXT, lambda i: True)).run()
+    world.at, world.widths = [], []
+    world.run()
+    assert len(world.at) <= 2
+
+
+# ------------------------------------------------------------------ several
+
+
+def test_the_one_with_the_better_record_is_decoded():
+    good, bad = truth(TEXT, n=8), truth(TEXT, lambda i: True)
+    good.name, bad.name = "good", "bad"
+    world = World(TEXT, Chain([bad, good], n_vocab=N_VOCAB)).run()
+    assert world.drafting.author == "good"
+    assert world.n_accepted > 400
+
+
+def test_all_hear_about_a_draft_that_was_decoded():
+    good, bad = truth(TEXT, n=8), truth(TEXT, lambda i: True)
+    world = World(TEXT, Chain([good, bad], n_vocab=N_VOCAB)).run()
+    others = [v for v in bad.verdicts if not v[2]]
+    assert len(others) >= len(world.at) - 12
+    assert all(n_accepted == n_drafted or n_accepted < n_drafted for n_drafted, n_accepted, _ in others)
+
+
+def test_verdicts_cover_the_tokens_that_were_judged_and_no_others():
+    script = truth(TEXT, lambda i: i % 7 == 6)
+    World(TEXT, script).run()
+    own = [(n, k) for n, k, mine in script.verdicts if mine]
+    assert own
+    assert all(n - k in (0, 1) for n, k in own)
+    assert sum(n - k for n, k in own) <= len(TEXT) // 7 + 1
+
+
+def test_what_was_only_watched_is_not_told():
+    script = truth(TEXT, lambda i: True)
+    world = World(TEXT, script).run()
+    assert world.drafting.counts.n_watched > 300
+    assert len(script.verdicts) == len(world.at)
+
+
+def test_the_length_of_a_match_is_heard():
+    """A speculator that is right after long matches only is decoded after long matches only."""
+
+    class Matching(Scripted):
+        match_length = 0
+
+    def script(history: History, n_max: int) -> list[int]:
+        long = (len(history) // 10) % 2 == 0
+        speculator.match_length = 20 if long else 2
+        at = len(history)
+        return TEXT[at : at + 4] if long else [N_VOCAB - 1] * 4
+
+    speculator = Matching(script)
+    world = World(TEXT, speculator).run()
+    late = [at for at in world.at if at > 150]
+    assert len(late) > 30
+    assert all((at // 10) % 2 == 0 or at % 10 == 0 for at in late), "a row that goes on is judged by its length"
+
+
+def test_a_member_of_a_chain_that_fails_is_named():
+    def fail(history: History, n_max: int) -> list[int]:
+        raise ValueError("broken")
+
+    world = World(TEXT, Chain([Scripted(lambda h, n: []), Scripted(fail, name="culprit")], n_vocab=N_VOCAB))
+    with pytest.raises(SpeculatorError, match="culprit"):
+        world.run()
+
+
+@pytest.mark.parametrize("wrong", [[-1], [N_VOCAB], ["x"], None, [1] * 65])
+def test_a_draft_that_cannot_be_is_an_error(wrong: Any):
+    world = World(TEXT, Scripted(lambda history, n_max: wrong, cut=False, name="wrong"))
+    with pytest.raises(SpeculatorError, match="wrong"):
+        world.run()
+
+
+# ------------------------------------------------------------------ speculators that decode themselves
+
+
+class Slow(Scripted):
+    """As a draft model: its own time counts, so it is not asked in vain."""
+
+    decodes = True
+
+
+def slow(wrong: Callable[[int], bool]) -> Slow:
+    return Slow(lambda history, n_max: truth(TEXT, wrong).draft(history, n_max), name="slow")
+
+
+def test_a_costly_speculator_that_is_right_is_used():
+    world = World(TEXT, slow(lambda i: False), measured=False, draft_token=0.05).run()
+    assert world.n_accepted > 400
+
+
+def test_a_costly_speculator_with_a_bad_record_is_asked_ever_more_rarely():
+    text = TEXT * 4
+    script = Slow(lambda history, n_max: [N_VOCAB - 1] * n_max, name="slow")
+    world = World(text, script, measured=False, probe_every=50).run()
+    asked = [n for n, _ in script.calls]
+    late = [n for n in asked if n > 200]
+    gaps = np.diff(late)
+    assert len(late) <= 6
+    assert (gaps >= 50).all()
+    assert (np.diff(gaps) >= 0).all()
+    assert gaps[-1] > gaps[0]
+    assert world.drafting.counts.n_probes >= 2
+    assert all(n_max <= 2 for n, n_max in script.calls if n > 200)
+
+
+def test_a_costly_speculator_that_becomes_better_is_found_by_a_probe():
+    world = World(TEXT, slow(lambda i: i < 250), measured=False, draft_token=0.05, probe_every=20).run()
+    assert any(at > 250 for at in world.at)
+    assert world.n_accepted > 150
+
+
+def test_a_costly_speculator_is_not_asked_beside_a_cheap_one_that_does_better():
+    costly = slow(lambda i: False)
+    World(TEXT, Chain([costly, truth(TEXT)], n_vocab=N_VOCAB), measured=False, draft_token=0.5).run()
+    assert len(costly.calls) < 12
+
+
+# ------------------------------------------------------------------ the overhead of asking
+
+
+def test_a_speculator_with_nothing_to_say_is_asked_as_often_as_its_time_allows(monkeypatch: pytest.MonkeyPatch):
+    ticks = iter(np.arange(0, 10_000, 0.02))
+    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: float(next(ticks)))
+    silent = Scripted(lambda history, n_max: [])
+    World(TEXT, silent, overhead=0.005).run()
+    assert len(TEXT) / 6 < len(silent.calls) < len(TEXT) / 3, "0.02 s of 1 s a decode, 0.005 allowed: every fourth"
+
+
+def test_one_that_has_something_to_say_is_asked_every_time(monkeypatch: pytest.MonkeyPatch):
+    ticks = iter(np.arange(0, 10_000, 0.02))
+    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: float(next(ticks)))
+    script = truth(TEXT, lambda i: i % 3 == 2, n=2)
+    world = World(TEXT, script, overhead=0.005).run()
+    assert world.n_accepted > len(TEXT) / 2
+
+
+# ------------------------------------------------------------------ without a budget
+
+
+def test_without_a_budget_every_draft_is_decoded_and_judged():
+    script = truth(TEXT, n=3)
+    drafting = Drafting(script)
+    history = History(as_tokens(TEXT[:4]))
+    drafting.begin(history.view())
+    assert drafting.draft(history, 8, n_pending=1, n_vocab=N_VOCAB) == TEXT[4:7]
+    drafting.settle(history, 3, 2)
+    drafting.settle(history, 0, 0)
+    assert script.verdicts == [(3, 2, True)]
+    assert drafting.author == "scripted"
+
+
+def test_without_a_speculator_nothing_is_drafted():
+    drafting = Drafting(None)
+    drafting.begin(as_tokens([1]))
+    assert drafting.draft(History(as_tokens([1])), 8, n_pending=1, n_vocab=N_VOCAB) == []
+    assert drafting.name == "none"
