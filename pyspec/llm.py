@@ -64,9 +64,9 @@ class Llama:
         n_rs_seq: recurrent states kept for `rollback="snapshot"`, where the architecture has them.
         flash_attn: on, off, or None to let llama.cpp decide.
         seed: default seed of generations, None draws one each time.
-        spec: default speculator: a name ("default", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",
-            "none", each with options as in "ngram-mod:n_match=12"), a list of names, an object, or None. Not given:
-            "default" (what `--spec-default` is in llama.cpp), then "draft-model" where there is one.
+        spec: default speculator: a name ("auto", "suffix", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",
+            "none" ..., most with options as in "ngram-mod:n_match=12"), a list of names, an object, or None. Not given:
+            "auto" (suffix and n-gram drafts, and the draft model where there is one).
         draft_model: path, name or loaded `Model` for the speculator "draft-model".
         draft_options: `DraftModelOptions`, or its fields as a dict.
         rollback: "auto", "trim", "snapshot", "shadow", "snapshot+shadow", "fork", "checkpoint-host" or
@@ -167,7 +167,7 @@ class Llama:
             keeps_accepted=assembly.memory.rollback.keeps_accepted,
         )
         if spec is _DEFAULT:
-            spec = ["default", "draft-model"] if draft_model is not None else "default"
+            spec = "auto"
         self._spec = self._speculators.get(spec)
         if self._spec is not None and assembly.memory.width_max < 2:
             _log.warning("no drafts: n_batch=%d and n_ubatch=%d leave room for one token a decode", n_batch, n_ubatch)

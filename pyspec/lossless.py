@@ -52,7 +52,7 @@ def check_lossless(
     llm: Llama,
     prompts: Iterable[str | Sequence[int]],
     *,
-    spec: Spec | Sequence[Spec] = "default",
+    spec: Spec | Sequence[Spec] = "auto",
     **options: Any,
 ) -> list[Comparison]:
     """Generate every prompt plainly and with `spec`, and compare.

@@ -96,7 +96,8 @@ class SpeculatorPool:
         key = "+".join(texts) if len(texts) == len(names) else None
         if key is not None and key in self._made:
             return self._made[key]
-        made = make(spec, n_vocab=self._target.vocab.n_tokens, draft=self._draft)
+        has_draft = self._source is not None
+        made = make(spec, n_vocab=self._target.vocab.n_tokens, draft=self._draft, has_draft=has_draft)
         if key is not None:
             self._made[key] = made
         return made

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     prompts = [Path(name).read_text(encoding="utf-8") for name in args.file] or [PROMPT]
     if not all(prompts):
         raise InvalidValueError(name="--file", value=args.file, allowed="files that hold a prompt")
-    spec = args.spec or (["draft-model"] if args.draft_model else ["default"])
+    spec = args.spec or (["draft-model"] if args.draft_model else ["auto"])
     model = load(args.model, n_gpu_layers=args.gpu_layers)
     llm = Llama(
         model,

@@ -17,14 +17,16 @@ __all__ = ["Chain"]
 
 
 class Chain:
-    """Speculators in order of preference; an error of a member names the member.
+    """Speculators in order of preference, those of a chain in its place; an error of a member names the member.
 
     Raises:
         InvalidValueError: no members, or one that is not a speculator.
     """
 
     def __init__(self, members: Iterable[Speculator], *, n_vocab: int) -> None:
-        self.members = tuple(members)
+        self.members: tuple[Speculator, ...] = tuple(
+            one for m in members for one in (m.members if isinstance(m, Chain) else (m,))
+        )
         if not self.members or not all(isinstance(member, Speculator) for member in self.members):
             raise InvalidValueError(name="members", value=self.members, allowed="one speculator or more")
         self._n_vocab = n_vocab

@@ -122,7 +122,9 @@ class NgramCache:
     @property
     def nbytes(self) -> int:
         """Bytes held: about 100 to 300 a token of text, and the tables (`static` may be shared)."""
-        return self._trie.nbytes + self._static.nbytes + self._dynamic.nbytes + self._remembered.nbytes
+        own_text = 0 if isinstance(self._text, History) else self._text.nbytes
+        tables = self._static.nbytes + self._dynamic.nbytes
+        return self._trie.nbytes + tables + own_text + self._remembered.nbytes
 
     # ------------------------------------------------------------- the present text
 

@@ -68,6 +68,20 @@ def _default(argument: str, **_: object) -> Speculator:
     return NgramMod(SPEC_DEFAULT)
 
 
+def _auto(
+    argument: str,
+    *,
+    n_vocab: int,
+    draft: Callable[[str, str], Speculator] | None = None,
+    has_draft: bool = False,
+    **_: object,
+) -> Speculator:
+    if argument:
+        raise InvalidValueError(name="spec", value=f"auto:{argument}", allowed="'auto' alone, or a list of names")
+    members: list[Speculator] = [Suffix(), NgramMod(SPEC_DEFAULT)]
+    return Chain([*members, draft("", "")] if draft is not None and has_draft else members, n_vocab=n_vocab)
+
+
 _factories: dict[str, Factory] = {
     "ngram-mod": _ngram_mod,
     "ngram-map-k": _ngram_map_k,
@@ -75,6 +89,7 @@ _factories: dict[str, Factory] = {
     "ngram-simple": _ngram_simple,
     "ngram-cache": _ngram_cache,
     "suffix": _suffix,
+    "auto": _auto,
     "default": _default,
     "spec-default": _default,
 }

@@ -159,3 +159,24 @@ def test_values_keep_their_kind_so_that_options_can_judge_them() -> None:
 
     assert parse_options(Options, "a=1,b=0.5,c=TRUE,d=x/y") == Options(a=1, b=0.5, c=True, d="x/y")
     assert parse_options(Options, "") == Options()
+
+
+def test_auto_is_suffix_and_n_gram_drafts_and_the_draft_model_where_there_is_one():
+    model = Scripted([], name="a-model")
+    alone = make("auto", n_vocab=10, draft=lambda source, options: model, has_draft=False)
+    beside = make("auto", n_vocab=10, draft=lambda source, options: model, has_draft=True)
+    assert alone is not None
+    assert beside is not None
+    assert alone.name == "suffix+ngram-mod"
+    assert beside.name == "suffix+ngram-mod+a-model"
+
+
+def test_auto_within_a_list_stands_in_its_place():
+    made = make(["ngram-simple", "auto", "ngram-cache"], n_vocab=10)
+    assert made is not None
+    assert made.name == "ngram-simple+suffix+ngram-mod+ngram-cache"
+
+
+def test_auto_takes_no_options():
+    with pytest.raises(InvalidValueError, match="auto"):
+        make("auto:n=3", n_vocab=10)
