@@ -15,44 +15,50 @@ from pyspec._core import Context, Model, State
 Make = Callable[..., Context]
 
 
-@pytest.fixture
-def at_work(make_context: Make) -> Context:
-    return make_context(n_ctx=16384, n_batch=16384, n_ubatch=256, n_seq_max=2, n_outputs_max=64)
+def _during_a_decode(make_context: Make, use: Callable[[Context], object]) -> tuple[object, Context]:
+    """What `use` returned, or the refusal that it raised, while another thread was decoding; and the context.
 
-
-def _during_a_decode(context: Context, use: Callable[[], object]) -> object:
-    """What `use` returned while another thread was decoding in `context`.
-
-    On a busy machine the decode may be over before this thread gets its turn: then there is another one.
+    On a busy machine the decode may be over before this thread gets its turn: then it counts for nothing.
     """
-
-    def work() -> None:
-        with contextlib.suppress(errors.AbortedError):
-            context.decode([3] * 16384, pos=0, n_outputs=0)
-
-    def is_busy() -> bool:
-        try:
-            context.seq_pos_max(1)
-        except errors.BusyError:
-            return True
-        return False
-
     for _ in range(20):
-        thread = threading.Thread(target=work)
+        context = make_context(n_ctx=16384, n_batch=16384, n_ubatch=256, n_seq_max=2, n_outputs_max=64)
+        thread = threading.Thread(target=_decode_long, args=(context,))
         thread.start()
-        outcome: object = None
+        outcome: object
         try:
-            while thread.is_alive() and not is_busy():
+            while thread.is_alive() and not _is_busy(context):
                 pass
-            outcome = use()
+            try:
+                outcome = use(context)
+            except errors.PyspecError as error:
+                outcome = error
             still_at_work = thread.is_alive()
         finally:
-            context.abort()
+            with contextlib.suppress(errors.ClosedError):
+                context.abort()
             thread.join()
         if still_at_work:
-            return outcome
-        context.clear()
+            return outcome, context
     raise AssertionError("no decode was seen at work")
+
+
+def _decode_long(context: Context) -> None:
+    while True:
+        try:
+            context.decode([3] * 16384, pos=0, n_outputs=0)
+        except errors.BusyError:
+            continue  # the other thread was just looking
+        except (errors.AbortedError, errors.ClosedError):
+            pass
+        return
+
+
+def _is_busy(context: Context) -> bool:
+    try:
+        context.seq_pos_max(1)
+    except errors.BusyError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize(
@@ -87,27 +93,21 @@ def _during_a_decode(context: Context, use: Callable[[], object]) -> object:
         *["state_restore", "synchronize", "perf", "perf_reset", "set_n_threads", "close"],
     ],
 )
-def test_second_thread_in_a_context_gets_an_error(at_work: Context, use: Callable[[Context], object]) -> None:
-    def refusal() -> str:
-        try:
-            use(at_work)
-        except errors.BusyError as error:
-            return str(error)
-        return "not refused"
-
-    assert "context" in str(_during_a_decode(at_work, refusal))
-    assert not at_work.closed
+def test_second_thread_in_a_context_gets_an_error(make_context: Make, use: Callable[[Context], object]) -> None:
+    refusal, context = _during_a_decode(make_context, use)
+    assert isinstance(refusal, errors.BusyError)
+    assert "context" in str(refusal)
+    assert not context.closed
 
 
-def test_facts_can_be_read_during_a_decode(at_work: Context) -> None:
-    def facts() -> tuple[int, ...]:
-        return (at_work.n_ctx, at_work.n_threads, at_work.n_seq_max, at_work.n_outputs_max)
-
-    assert _during_a_decode(at_work, facts) == (16384, 1, 2, 64)
+def test_facts_can_be_read_during_a_decode(make_context: Make) -> None:
+    facts, _ = _during_a_decode(make_context, lambda c: (c.n_ctx, c.n_threads, c.n_seq_max, c.n_outputs_max))
+    assert facts == (16384, 1, 2, 64)
 
 
-def test_python_runs_during_a_decode(at_work: Context) -> None:
-    assert _during_a_decode(at_work, lambda: sum(range(100_000))) == 4999950000
+def test_python_runs_during_a_decode(make_context: Make) -> None:
+    total, _ = _during_a_decode(make_context, lambda c: sum(range(100_000)))
+    assert total == 4999950000
 
 
 def test_contexts_of_one_model_decode_in_parallel_as_alone(make_context: Make) -> None:
