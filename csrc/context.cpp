@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <set>
@@ -103,6 +104,17 @@ void check_model(const Model & model) {
     }
     if (llama_model_has_encoder(native)) {
         unsupported(what, llama_model_has_decoder(native) ? "it needs the output of an encoder" : "it is an encoder");
+    }
+    // The vector code for RWKV 7 steps through a head by 64 and writes past the end of one that is no multiple of it.
+    const std::string architecture = model.architecture();
+    if (architecture == "rwkv7" || architecture == "arwkv7") {
+        const std::string size = metadata_value(native, architecture + ".wkv.head_size").value_or("64");
+        if (std::strtol(size.c_str(), nullptr, 10) % 64 != 0) {
+            unsupported(what,
+                        "its " + architecture + ".wkv.head_size is " + size
+                            + ", and llama.cpp computes heads of a multiple of 64 only",
+                        "use a model with heads of 64, as all published ones have");
+        }
     }
     if (model.memory_kind() == "none") {
         unsupported(what, "it is an encoder");

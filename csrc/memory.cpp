@@ -113,9 +113,14 @@ void Context::seq_cp(int64_t src, int64_t dst, int64_t p0, int64_t p1) {
                       "a sequence that holds no position from " + std::to_string(start)
                           + " on; remove them first (seq_rm)");
     }
-    if (rollback_pending_[from]) {
-        unsupported("copying a sequence", "its rollback by snapshot takes effect in its next decode",
-                    "decode it before copying");
+    // llama.cpp keeps the cursor per sequence, and a copy does not reset it: either side would read the wrong state.
+    for (const llama_seq_id seq : {from, to}) {
+        if (rollback_pending_[seq]) {
+            unsupported("copying a sequence",
+                        "the rollback by snapshot of sequence " + std::to_string(seq)
+                            + " takes effect in its next decode",
+                        "decode it before copying, or remove it whole");
+        }
     }
     llama_memory_seq_cp(memory_, from, to, first, end);
     n_undoable_[to] = 0;

@@ -15,7 +15,7 @@ LAYERS = (
     {"speculators", "verify", "text", "budget", "drafting"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly"},
     {"speculators.draft_model", "decoder"},
-    {"arguments", "completion", "speculator_pool", "llm", "lossless", "bench"},
+    {"testing", "arguments", "completion", "speculator_pool", "llm", "lossless", "bench"},
     {"cli", "__main__", ""},
 )
 

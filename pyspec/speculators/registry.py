@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pyspec.config import from_keywords
 from pyspec.errors import InvalidValueError, UnknownOptionError
+from pyspec.speculators.adapted import Adapted, is_drafter
 from pyspec.speculators.chain import Chain
 from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
@@ -168,8 +169,12 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
         return kind(spec)
     if isinstance(spec, Speculator) and not isinstance(spec, type):
         return spec
+    if is_drafter(spec):
+        return Adapted(spec)
     raise InvalidValueError(
-        name="spec", value=spec, allowed="a name, an options object, a speculator, None, or a list of these"
+        name="spec",
+        value=spec,
+        allowed="a name, an options object, an object with begin, draft and accept, None, or a list of these",
     )
 
 

@@ -216,3 +216,19 @@ def test_a_beginning_is_not_copied_once_its_window_has_moved_on(arch_context: Ma
     assert context.seq_pos_max(1) == -1
     context.seq_cp(0, 1, 0, whole)
     assert context.seq_pos_max(1) == whole - 1
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_nothing_is_copied_onto_a_sequence_whose_rollback_waits(arch_context: Make, name: str) -> None:
+    """llama.cpp's cursor belongs to the sequence: the copied state would be looked for in another one's place."""
+    context = arch_context(name, n_rs_seq=4, n_seq_max=2)
+    context.decode(PROMPT + DRAFT[:2], pos=0)
+    context.decode(PROMPT, pos=0, seq_id=1)
+    context.decode(DRAFT, pos=N, seq_id=1)
+    context.seq_rm(1, N + 2)
+    with pytest.raises(errors.UnsupportedError, match="snapshot"):
+        context.seq_cp(0, 1, N + 2, -1)
+    context.decode([50], pos=N + 2, seq_id=1)
+    context.seq_rm(1)
+    context.seq_cp(0, 1)
+    assert context.seq_pos_max(1) == N + 1
