@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Protocol
 
-from pyspec._core import Sampler
+from pyspec._core import Context
 from pyspec.drafting import Drafting
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, StateError
 from pyspec.sequence import SequenceMemory
@@ -20,7 +21,7 @@ from pyspec.speculators import History, Tokens
 from pyspec.stats import Stats, Timings
 from pyspec.verify import Verdict, verify
 
-__all__ = ["Decoder", "DecoderOptions", "Request"]
+__all__ = ["Chooser", "Decoder", "DecoderOptions", "Request"]
 
 _log = logging.getLogger("pyspec")
 
@@ -52,6 +53,23 @@ class DecoderOptions:
                 raise InvalidValueError(name=name, value=value, allowed="a whole number >= 1")
 
 
+class Chooser(Protocol):
+    """What chooses the target's tokens: `pyspec._core.Sampler`, or a stand-in with these four."""
+
+    @property
+    def is_greedy(self) -> bool:
+        """Every choice is the row's largest logit; the other methods but `reset` are then not called."""
+
+    def reset(self) -> None:
+        """A generation begins."""
+
+    def sample(self, context: Context, row: int) -> int:
+        """The token at an output row of the last decode; once per token, rows in order until a draft is refuted."""
+
+    def accept(self, token: int, *, prompt: bool = False) -> None:
+        """`token` stands in the prompt, or was chosen."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One generation.
@@ -66,7 +84,7 @@ class Request:
     """
 
     prompt: Tokens
-    sampler: Sampler
+    sampler: Chooser
     drafting: Drafting
     max_tokens: int | None
     end_tokens: frozenset[int]

@@ -11,7 +11,7 @@ from collections import deque
 from time import perf_counter
 
 from pyspec.budget import AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
-from pyspec.speculators import History, Speculator, Tokens, checked_accept, checked_begin, checked_draft
+from pyspec.speculators import History, Law, Speculator, Tokens, checked_accept, checked_begin, checked_draft
 from pyspec.speculators.chain import Chain
 from pyspec.stats import DraftingCounts
 
@@ -35,6 +35,26 @@ class Drafting:
         self.speculator = speculator
         self.counts = DraftingCounts()
         self.author = ""
+        self.n_rounds = 0
+        self.drafted: list[int] = []
+        self.laws: list[Law] = []
+
+    @property
+    def members(self) -> tuple[Speculator, ...]:
+        """The speculators that may be asked."""
+        one = self.speculator
+        return () if one is None else one.members if isinstance(one, Chain) else (one,)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a draft may be drawn from a law instead of chosen."""
+        return any(getattr(member, "draws", False) for member in self.members)
+
+    def reseed(self, seed: int) -> None:
+        """Before `begin`: the seed of a generation, for members that draw."""
+        for member in self.members:
+            if getattr(member, "draws", False):
+                member.reseed(seed)  # type: ignore[attr-defined]
 
     @property
     def name(self) -> str:
@@ -61,7 +81,9 @@ class Drafting:
             return []
         self.counts.n_asked += 1
         draft = checked_draft(self.speculator, history, n_max, n_vocab)
-        self.author = (getattr(self.speculator, "author", None) or self.speculator).name
+        author = getattr(self.speculator, "author", None) or self.speculator
+        self.author = author.name
+        self._note(author, draft, 0)
         return draft
 
     def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
@@ -73,8 +95,16 @@ class Drafting:
         Raises:
             SpeculatorError: a speculator's `accept` raised.
         """
+        self._note(None, [], 0)
+        self.n_rounds += 1
         if n_drafted and self.speculator is not None:
             checked_accept(self.speculator, n_drafted, n_accepted, own=True)
+
+    def _note(self, author: Speculator | None, draft: list[int], start: int) -> None:
+        """Remember the draft that is being verified, and what its tokens (its author's from `start` on) came from."""
+        self.drafted = draft
+        laws: list[Law] = getattr(author, "laws", []) if getattr(author, "draws", False) else []
+        self.laws = laws[start : start + len(draft)]
 
 
 class _Member:
@@ -163,8 +193,7 @@ class BudgetedDrafting(Drafting):
         super().__init__(speculator)
         self.options = options
         self.cost = cost
-        members = speculator.members if isinstance(speculator, Chain) else (speculator,)
-        self._members = sorted((_Member(member, options) for member in members), key=lambda m: m.decodes)
+        self._members = sorted((_Member(member, options) for member in self.members), key=lambda m: m.decodes)
         self._round = RoundCosts(keeps_accepted=keeps_accepted)
         self._chosen: _Member | None = None
 
@@ -191,7 +220,9 @@ class BudgetedDrafting(Drafting):
             return []
         self.author = best.speculator.name
         best.decoded = True
-        return best.proposal[best.n_right : best.n_right + best_n]
+        draft = best.proposal[best.n_right : best.n_right + best_n]
+        self._note(best.speculator, draft, best.n_right)
+        return draft
 
     def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
         """Learn the cost of the width, and of going back."""
@@ -201,6 +232,8 @@ class BudgetedDrafting(Drafting):
 
     def settle(self, history: History, n_drafted: int, n_accepted: int) -> None:
         """Judge all open proposals by what the target said."""
+        self._note(None, [], 0)
+        self.n_rounds += 1
         for member in self._members:
             if n_drafted and member is not self._chosen:
                 checked_accept(member.speculator, n_drafted, n_accepted, own=False)

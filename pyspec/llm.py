@@ -36,6 +36,7 @@ from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.errors import BusyError, ClosedError, InvalidValueError
+from pyspec.residual import with_residual
 from pyspec.rollback import check_name
 from pyspec.speculator_pool import SpeculatorPool, tell_silence
 from pyspec.speculators import Spec, as_tokens
@@ -347,7 +348,7 @@ class Llama:
             decoder.begin(
                 Request(
                     prompt=ids,
-                    sampler=sampler,
+                    sampler=with_residual(sampler, drafting, options),
                     drafting=drafting,
                     max_tokens=limit,
                     end_tokens=ends if ignore_eos else self._eog | ends,

@@ -12,7 +12,7 @@ PACKAGE = Path(pyspec.__file__).parent
 LAYERS = (
     {"errors", "config", "stats", "cache", "models"},
     {"_core"},
-    {"speculators", "verify", "text", "budget", "drafting"},
+    {"speculators", "verify", "text", "budget", "drafting", "residual"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly"},
     {"speculators.draft_model", "decoder"},
     {"testing", "arguments", "completion", "speculator_pool", "llm", "lossless", "bench"},

@@ -14,7 +14,7 @@ from pyspec.speculators.ngram_mod import NgramMod, NgramModOptions
 from pyspec.speculators.ngram_mod_table import NgramModTable
 from pyspec.speculators.ngram_simple import NgramSimple, NgramSimpleOptions
 from pyspec.speculators.ngram_table import NgramTable
-from pyspec.speculators.protocol import Speculator
+from pyspec.speculators.protocol import Law, Speculator
 from pyspec.speculators.registry import SPEC_DEFAULT, Spec, make, names, parse_options, register
 from pyspec.speculators.scripted import Scripted
 from pyspec.speculators.suffix import Suffix, SuffixOptions
@@ -24,6 +24,7 @@ __all__ = [
     "SPEC_DEFAULT",
     "Chain",
     "History",
+    "Law",
     "NgramCache",
     "NgramCacheOptions",
     "NgramMapK",

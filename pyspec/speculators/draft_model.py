@@ -1,7 +1,7 @@
 """The `draft-model` speculator: a smaller model of the same vocabulary writes the draft.
 
 Owns the draft model's context and its rollback, since the draft model may itself be recurrent; its memory follows
-the history by longest common prefix. Greedy; parameters and defaults are llama.cpp's (common/common.h).
+the history by longest common prefix. Parameters and defaults are llama.cpp's (common/common.h).
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pyspec._core import Model, Vocab
+from pyspec._core import Model, Sampler, Vocab
 from pyspec.assembly import assemble
-from pyspec.config import between, int_between, validate
+from pyspec.config import SamplingOptions, between, int_between, validate
 from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
 from pyspec.speculators.history import History, Tokens
+from pyspec.speculators.protocol import Law
 
 __all__ = ["DraftModel", "DraftModelOptions"]
+
+_STREAM = 0x9E3779B9
+"""Sets a draft model's random numbers apart from the target's, which have the same seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +32,26 @@ class DraftModelOptions:
     Attributes:
         n_max: most tokens in one draft.
         n_min: drafts shorter than this are dropped.
-        p_min: drafting stops before a token less probable than this.
+        p_min: drafting stops where the most probable token is less probable than this.
+        temperature: 0 drafts the most probable tokens; above, tokens are drawn, and a generation that draws, too, keeps
+            them by their chances (`pyspec.residual`): more are kept, and the text has the same law.
+        top_k, top_p: drawn tokens are among the most probable ones.
     """
 
     n_max: int = 3
     n_min: int = 0
     p_min: float = 0.0
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
 
     _CHECKS: ClassVar[dict[str, Any]] = {
         "n_max": int_between(1, 4096),
         "n_min": int_between(0, 4096),
         "p_min": between(0, 1),
+        "temperature": between(0, 1000),
+        "top_k": int_between(0, 2**31 - 1),
+        "top_p": between(0, 1),
     }
 
     def __post_init__(self) -> None:
@@ -96,6 +109,10 @@ class DraftModel:
         self.context, self.capabilities, self.memory = assembly.context, assembly.capabilities, assembly.memory
         self.rollback_reason = assembly.reason
         self.n_vocab = min(target.n_tokens, model.vocab.n_tokens)
+        self.laws: list[Law] = []
+        self._model = model
+        self._sampler: Sampler | None = None
+        self.reseed(0)
         self._held = History()  # the tokens in memory
         self._n_same = 0  # how many of them are known to equal the history's
         self._epoch = -1
@@ -104,6 +121,24 @@ class DraftModel:
     def nbytes(self) -> int:
         """Bytes of the record of tokens and of one saved state; the model's and context's own are llama.cpp's."""
         return self._held.nbytes + self.capabilities.state_bytes
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn; then `laws` has what each was drawn from."""
+        return self.options.temperature > 0
+
+    def reseed(self, seed: int) -> None:
+        """Start the random numbers of drawn tokens anew."""
+        if self.draws:
+            o = self.options
+            law = SamplingOptions(
+                seed=(seed + _STREAM) % 2**32 % (2**32 - 1),
+                temperature=o.temperature,
+                top_k=o.top_k,
+                top_p=o.top_p,
+                min_p=0.0,
+            )
+            self._sampler = Sampler(self._model, law)
 
     def begin(self, tokens: Tokens) -> None:
         """A new generation: what memory holds of its prompt is kept."""
@@ -158,20 +193,34 @@ class DraftModel:
     def _draft(self, history: History, n_max: int) -> list[int]:
         self._align(history)
         self._ingest(history.view()[self.memory.n_past :])
-        context, draft = self.context, [self.context.argmax(0)]
-        p_min = self.options.p_min
-        if p_min > 0 and self._probability(draft[0]) < p_min:
-            return []
-        if n_max > 1:
-            self.memory.save(n_max - 1)
-        while len(draft) < n_max:
-            self.memory.decode(draft[-1:], 1)
-            self._held.append(draft[-1])
-            token = context.argmax(0)
-            if token >= self.n_vocab or (p_min > 0 and self._probability(token) < p_min):
-                break
+        self.laws = []
+        draft: list[int] = []
+        while len(draft) < n_max and (token := self._choose()) is not None:
             draft.append(token)
+            if len(draft) < n_max:
+                if len(draft) == 1:
+                    self.memory.save(n_max - 1)
+                self.memory.decode(draft[-1:], 1)
+                self._held.append(token)
         return draft
+
+    def _choose(self) -> int | None:
+        """The next token of the draft, None where it ends."""
+        p_min = self.options.p_min
+        if self._sampler is None:
+            token = self.context.argmax(0)
+            if token >= self.n_vocab or (p_min > 0 and self._probability(token) < p_min):
+                return None
+            return token
+        ids, chances = self._sampler.probabilities(self.context, 0)
+        known = ids < self.n_vocab
+        # Whether a token is drafted must not depend on which one is drawn: its law would not be the one noted.
+        if not known.any() or chances.max() < p_min:
+            return None
+        self.laws.append((ids[known], chances[known] / chances[known].sum()))
+        while (token := self._sampler.sample(self.context, 0)) >= self.n_vocab:
+            pass
+        return token
 
     def _align(self, history: History) -> None:
         """Bring memory back to its longest common prefix with `history`, short of the last token."""

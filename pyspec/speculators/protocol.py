@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pyspec.errors import InvalidValueError
 from pyspec.speculators.history import History, Tokens
 
-__all__ = ["Speculator", "check_verdict"]
+__all__ = ["Law", "Speculator", "check_verdict"]
+
+Law = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""Token ids [n] and their probabilities [n], above 0; ids that are missing have none."""
 
 
 @runtime_checkable
@@ -22,8 +28,9 @@ class Speculator(Protocol):
     Life of a generation: `begin` once, then per round `draft` and, when tokens of some speculator's draft
     were verified, `accept`. One instance serves one sequence at a time and is not shared by threads.
 
-    Two attributes are optional and help the budget: `match_length`, how many tokens of the history the last draft's
-    source agreed with (0 or missing: unknown), and `decodes = True` for one that needs a model's decodes to draft.
+    More is optional. `match_length`, how many tokens of the history the last draft's source agreed with (0 or missing:
+    unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget. Where tokens are
+    drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, and `reseed(seed)`, called before `begin`.
     """
 
     @property
