@@ -30,7 +30,7 @@ class Speculator(Protocol):
 
     More is optional. `match_length`, how many tokens of the history the last draft's source agreed with (0 or missing:
     unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget. Where tokens are
-    drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, and `reseed(seed)`, called before `begin`.
+    drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, `reseed(seed)`, called before `begin`.
     """
 
     @property
