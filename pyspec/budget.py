@@ -39,6 +39,8 @@ class BudgetOptions:
     Attributes:
         measured: costs are measured; False makes every decision depend on counts alone, so that a run can be repeated.
         slope: cost of one more token in a decode, as a share of a decode of one, until it is known.
+        width_max: most tokens in a round's decode, pending ones included. Kernels change at larger widths (llama.cpp's
+            flash attention on a CPU at 64, many matrix products on GPUs), and with them the last bits of logits.
         gain: share by which drafting must beat plain decoding.
         memory: observations of acceptance that count, older ones fade.
         overhead: most of the time of plain decoding that may be spent on asking speculators that are not used.
@@ -48,6 +50,7 @@ class BudgetOptions:
 
     measured: bool = True
     slope: float = 0.15
+    width_max: int = 48
     gain: float = 0.03
     memory: int = 32
     overhead: float = 0.005
@@ -57,6 +60,7 @@ class BudgetOptions:
     _CHECKS: ClassVar = {
         "measured": (lambda v: isinstance(v, bool), "True or False"),
         "slope": between(0, 1),
+        "width_max": int_between(2, 128),
         "gain": between(0, 10),
         "memory": int_between(2, 100_000),
         "overhead": between(0, 1),
@@ -76,19 +80,19 @@ class CostModel:
     """
 
     N_SAMPLES = 8
-    N_WIDTHS = 128
 
     def __init__(self, options: BudgetOptions) -> None:
+        self.n_widths = options.width_max
         self._slope = options.slope
         self._measured = options.measured
         self._samples: dict[int, deque[float]] = {}
         self._known: dict[int, float] = {}
         self._curve: NDArray[np.float64] | None = None
-        self._prior: NDArray[np.float64] = 1.0 + options.slope * np.arange(-1, self.N_WIDTHS, dtype=np.float64)
+        self._prior: NDArray[np.float64] = 1.0 + options.slope * np.arange(-1, self.n_widths, dtype=np.float64)
 
     def observe(self, width: int, seconds: float) -> None:
         """A decode of `width` tokens took `seconds`."""
-        if self._measured and 0 < width <= self.N_WIDTHS and seconds > 0:
+        if self._measured and 0 < width <= self.n_widths and seconds > 0:
             samples = self._samples.get(width)
             if samples is None:
                 samples = self._samples[width] = deque(maxlen=self.N_SAMPLES)
@@ -104,7 +108,7 @@ class CostModel:
         return float(self.curve()[1])
 
     def curve(self) -> NDArray[np.float64]:
-        """[N_WIDTHS + 1] seconds by width, never falling; entry 0 has no meaning."""
+        """[n_widths + 1] seconds by width, never falling; entry 0 has no meaning."""
         curve = self._curve
         if curve is None:
             curve = self._curve = self._fit()
@@ -118,7 +122,7 @@ class CostModel:
         if len(knots) == 1:
             scaled: NDArray[np.float64] = self._prior * (values[0] / self._prior[knots[0]])
             return scaled
-        widths = np.arange(self.N_WIDTHS + 1)
+        widths = np.arange(self.n_widths + 1)
         curve: NDArray[np.float64] = np.interp(widths, knots, values)
         rise = (values[-1] - values[0]) / (knots[-1] - knots[0])
         curve[knots[-1] :] = values[-1] + rise * (widths[knots[-1] :] - knots[-1])

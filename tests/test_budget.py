@@ -60,9 +60,7 @@ def test_a_lasting_change_is_learned():
     assert cost.plain == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(
-    ("width", "seconds"), [(0, 1.0), (-1, 1.0), (CostModel.N_WIDTHS + 1, 1.0), (3, 0.0), (3, -1.0)]
-)
+@pytest.mark.parametrize(("width", "seconds"), [(0, 1.0), (-1, 1.0), (OPTIONS.width_max + 1, 1.0), (3, 0.0), (3, -1.0)])
 def test_what_cannot_be_is_not_learned(width: int, seconds: float):
     cost = model_of({1: 1.0})
     before = cost.curve().copy()
@@ -136,8 +134,8 @@ def test_long_rows_are_counted_together():
 
 # ------------------------------------------------------------------ the length
 
-FLAT = {1: 1.0, 64: 1.0}
-STEEP = {1: 1.0, 2: 2.0, 64: 64.0}
+FLAT = {1: 1.0, 48: 1.0}
+STEEP = {1: 1.0, 2: 2.0, 48: 48.0}
 
 
 def length(p: float, costs: dict[int, float], n: int = 40, **round_costs: float) -> int:
@@ -154,11 +152,11 @@ def test_where_width_is_free_the_whole_draft_is_decoded():
 
 
 def test_a_draft_that_is_never_right_is_not_decoded():
-    assert length(0.0, {1: 1.0, 64: 1.5}) == 0
+    assert length(0.0, {1: 1.0, 48: 1.5}) == 0
 
 
 def test_lengths_grow_with_the_chances():
-    costs = {1: 1.0, 9: 2.0, 64: 10.0}
+    costs = {1: 1.0, 9: 2.0, 48: 8.0}
     lengths = [length(p, costs) for p in (0.1, 0.5, 0.7, 0.9, 0.97)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1]
@@ -191,7 +189,7 @@ def test_the_length_is_the_best_of_all():
 
 
 def test_pending_tokens_shorten_what_is_worth_drafting():
-    costs = {1: 1.0, 9: 1.2, 10: 4.0, 64: 60.0}
+    costs = {1: 1.0, 9: 1.2, 10: 4.0, 48: 40.0}
     assert length(0.8, costs, n_pending=1) > length(0.8, costs, n_pending=7) > 0
 
 
@@ -208,7 +206,7 @@ def test_a_speculator_that_costs_time_drafts_less():
 
 
 def test_a_draft_must_win_by_the_gain():
-    cost, reached = model_of({1: 1.0, 2: 1.25, 64: 1000.0}), np.array([0.3])
+    cost, reached = model_of({1: 1.0, 2: 1.25, 48: 1000.0}), np.array([0.3])
     exact = best_length(reached, cost, RoundCosts(keeps_accepted=True), gain=0.0)
     assert exact == (1, pytest.approx(1.3 / 1.25))
     assert best_length(reached, cost, RoundCosts(keeps_accepted=True), gain=0.05) == (0, 1.0)
@@ -216,7 +214,7 @@ def test_a_draft_must_win_by_the_gain():
 
 def test_no_length_is_wider_than_costs_are_known():
     n, _ = best_length(np.ones(500), model_of({1: 1.0, 2: 1.0}), RoundCosts(n_pending=3), gain=0.0)
-    assert 0 < n <= CostModel.N_WIDTHS - 3
+    assert 0 < n <= OPTIONS.width_max - 3
 
 
 @pytest.mark.parametrize(
@@ -226,6 +224,8 @@ def test_no_length_is_wider_than_costs_are_known():
         {"slope": -0.1},
         {"gain": float("nan")},
         {"memory": 1},
+        {"width_max": 1},
+        {"width_max": 129},
         {"overhead": 2},
         {"probe_every": 0},
         {"draft_token": -1},
