@@ -16,6 +16,7 @@ from typing import Protocol
 from pyspec._core import Context
 from pyspec.drafting import Drafting
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, StateError
+from pyspec.rounds import Decision, RoundRecord
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators import History, Tokens
 from pyspec.stats import Stats, Timings
@@ -24,6 +25,11 @@ from pyspec.verify import Verdict, verify
 __all__ = ["Chooser", "Decoder", "DecoderOptions", "Request"]
 
 _log = logging.getLogger("pyspec")
+
+_PROMPT = Decision("prompt")
+_SAVE_FAILED = Decision("save failed")
+_FORCED_COMMIT = Decision("forced commit")
+_NO_ROOM = Decision("no room")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +115,7 @@ class Decoder:
         self._request: Request | None = None
         self._speculating = False
         self._n_tries = 0
+        self._decision = _PROMPT
 
     @property
     def n_pending(self) -> int:
@@ -134,11 +141,12 @@ class Decoder:
         self.history = History(request.prompt)
         rollback = self.memory.rollback
         self._base = (self.memory.n_decodes, rollback.n_saves, rollback.saved_bytes)
-        self.stats = Stats(n_prompt=n_prompt, rollback=rollback.name)
         self.timings = Timings(n_prompt=n_prompt)
+        self.stats = Stats(n_prompt=n_prompt, rollback=rollback.name, timings=self.timings)
         self.finish = None
         self._request = request
         self._n_tries = 0
+        self._decision = _PROMPT
         self._n_left = request.max_tokens if request.max_tokens is not None else 2**62
         if self._n_left == 0:
             self.finish = "length"
@@ -175,6 +183,7 @@ class Decoder:
                 memory.commit()
             if first:
                 memory.feed(history.view(), n_last=memory.context.n_batch)
+                stats.n_prompt_decodes = memory.n_decodes - self._base[0]
             pending = history.view()[memory.n_past :].tolist()
             assert pending, "pending is never empty during a generation"
             memory.decode(pending + draft, 1 + len(draft))
@@ -188,17 +197,18 @@ class Decoder:
                 memory.clear()
             raise
         t5 = perf_counter()
-        if draft:
-            stats.count_draft(request.drafting.author, len(draft), verdict.n_accepted)
-        if not first:
-            rollback_s = (t2 - t1) + (t5 - t4) if draft else 0.0
-            request.drafting.observe(len(pending) + len(draft), t4 - t2, rollback_s)
-            request.drafting.settle(history, len(draft), verdict.n_accepted)
-        stats.drafting = request.drafting.counts
+        drafting, rollback_s = request.drafting, (t2 - t1) + (t5 - t4)
+        stats.drafting = drafting.counts
+        self._record(drafting.author, len(pending), len(draft), verdict, (t1 - t0, t4 - t2, rollback_s))
         timings.draft_s += t1 - t0
-        timings.rollback_s += (t2 - t1) + (t5 - t4)
+        timings.rollback_s += rollback_s
+        if first:
+            timings.prompt_decode_s = t4 - t2
+            return verdict
         timings.decode_s += t3 - t2
         timings.verify_s += t4 - t3
+        drafting.observe(len(pending) + len(draft), t4 - t2, rollback_s if draft else 0.0)
+        drafting.settle(history, len(draft), verdict.n_accepted)
         return verdict
 
     # ------------------------------------------------------------- parts of a round
@@ -206,10 +216,12 @@ class Decoder:
         """Ask the speculator, within everything that limits this round."""
         options, memory = self.options, self.memory
         if not self._speculating:
+            self._decision = _SAVE_FAILED
             return []
         n_pending = self.n_pending
         if self._n_tries and (self._n_tries >= options.max_tries or n_pending > options.max_pending):
             self.stats.n_forced_commits += 1
+            self._decision = _FORCED_COMMIT
             return []
         context = memory.context
         n_max = min(
@@ -222,15 +234,18 @@ class Decoder:
         if options.n_draft is not None:
             n_max = min(n_max, options.n_draft)
         if n_max < 1:
+            self._decision = _NO_ROOM
             return []
-        return request.drafting.draft(self.history, n_max, n_pending=n_pending, n_vocab=self.n_vocab)
+        draft = request.drafting.draft(self.history, n_max, n_pending=n_pending, n_vocab=self.n_vocab)
+        self._decision = request.drafting.decision
+        return draft
 
     def _save(self, draft: list[int]) -> list[int]:
         """Save before the draft; when that fails go on without drafts and say so."""
         try:
             self.memory.save(len(draft))
         except (StateError, MemoryError) as error:
-            self._speculating = False
+            self._speculating, self._decision = False, _SAVE_FAILED
             self.stats.n_failed_saves += 1
             _log.warning("no more drafts in this generation: the state could not be saved (%s)", error)
             return []
@@ -256,7 +271,7 @@ class Decoder:
         self.history.extend(verdict.tokens)
         self._n_left -= len(verdict.tokens)
         stats.n_rounds += 1
-        stats.n_generated += len(verdict.tokens)
+        stats.n_generated = self.timings.n_generated = stats.n_generated + len(verdict.tokens)
         stats.n_cut += verdict.n_cut
         if verdict.n_accepted == n_draft:
             memory.commit()
@@ -278,3 +293,28 @@ class Decoder:
         stats.n_saves = memory.rollback.n_saves - n_saves
         stats.saved_bytes = memory.rollback.saved_bytes - saved_bytes
         assert memory.n_past < len(self.history) or self.finish, "a decided token is pending"
+
+    def _record(
+        self, author: str, n_pending: int, n_drafted: int, verdict: Verdict, seconds: tuple[float, float, float]
+    ) -> None:
+        """Count the draft, and keep what the round did; `seconds` are of drafting, decoding and rolling back."""
+        n_accepted = verdict.n_accepted
+        speculator = undone_by = ""
+        if n_drafted:
+            speculator = author
+            self.stats.count_draft(author, n_drafted, n_accepted)
+            if n_accepted < n_drafted:
+                undone_by = self.memory.rollback.undone_by
+        self.stats.record_round(
+            RoundRecord(
+                n_pending + n_drafted,
+                n_pending,
+                n_drafted,
+                n_accepted,
+                len(verdict.tokens),
+                speculator,
+                undone_by,
+                *seconds,
+                *self._decision,
+            )
+        )

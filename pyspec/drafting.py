@@ -11,6 +11,7 @@ from collections import deque
 from time import perf_counter
 
 from pyspec.budget import AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
+from pyspec.rounds import Decision
 from pyspec.speculators import History, Law, Speculator, Tokens, checked_accept, checked_begin, checked_draft
 from pyspec.speculators.chain import Chain
 from pyspec.stats import DraftingCounts
@@ -24,6 +25,11 @@ _ASK_AT_LEAST_EVERY = 16
 _N_PROBE = 2
 _PROBES_RARER = 16
 
+_NO_SPECULATOR = Decision("no speculator")
+_NO_PROPOSAL = Decision("no proposal")
+_NOT_ASKED = Decision("not asked")
+_DOES_NOT_PAY = Decision("does not pay")
+
 
 class Drafting:
     """Every draft that the speculator has is decoded, as long as it comes.
@@ -35,6 +41,7 @@ class Drafting:
         self.speculator = speculator
         self.counts = DraftingCounts()
         self.author = ""
+        self.decision = _NO_SPECULATOR  # why the last call of `draft` gave what it gave
         self.n_rounds = 0
         self.drafted: list[int] = []
         self.laws: list[Law] = []
@@ -79,8 +86,10 @@ class Drafting:
         """
         if self.speculator is None:
             return []
-        self.counts.n_asked += 1
+        start = perf_counter()
         draft = checked_draft(self.speculator, history, n_max, n_vocab)
+        self.counts.count_call(self.speculator.name, perf_counter() - start)
+        self.decision = Decision("drafted", len(draft)) if draft else _NO_PROPOSAL
         author = getattr(self.speculator, "author", None) or self.speculator
         self.author = author.name
         self._note(author, draft, 0)
@@ -126,6 +135,7 @@ class _Member:
         self.match_length = 0
         self.seen = 0  # length of the history up to which the proposal was compared
         self.ask_at = 0
+        self.asked_at = -1  # length of the history at the last call
         self.n_useless = 0
         self.probe_gap = 0
         self.probe_at = 0
@@ -147,8 +157,8 @@ class _Member:
         """Seconds for each drafted token, 0 when unknown."""
         return min(self._tokens, default=0.0)
 
-    def propose(self, history: History, n_max: int, n_vocab: int) -> None:
-        """Ask for a new proposal."""
+    def propose(self, history: History, n_max: int, n_vocab: int) -> float:
+        """Ask for a new proposal; returns the seconds it took."""
         start = perf_counter()
         if len(history) - self.seen > 1:  # one token, the bonus, it could not know
             self.streak = 0
@@ -161,7 +171,8 @@ class _Member:
                 self._tokens.append(spent / len(proposal))
         self.proposal, self.n_right, self.decoded = proposal, 0, False
         self.match_length = int(getattr(self.speculator, "match_length", 0))
-        self.seen = len(history)
+        self.seen = self.asked_at = len(history)
+        return spent
 
     def compare(self, history: History) -> bool:
         """Judge the open proposal by the new tokens of the history; True when that closed it."""
@@ -217,9 +228,13 @@ class BudgetedDrafting(Drafting):
         self._chosen = best
         if best is None:
             self.counts.n_silent += 1
+            self.decision = self._why_silent(len(history))
             return []
         self.author = best.speculator.name
         best.decoded = True
+        n_proposed = len(best.proposal) - best.n_right
+        probes = best_ratio == math.inf
+        self.decision = Decision("probe", n_proposed) if probes else Decision("drafted", n_proposed, best_ratio)
         draft = best.proposal[best.n_right : best.n_right + best_n]
         self._note(best.speculator, draft, best.n_right)
         return draft
@@ -290,9 +305,18 @@ class BudgetedDrafting(Drafting):
         return False
 
     # ------------------------------------------------------------- parts
+    def _why_silent(self, n_history: int) -> Decision:
+        """Why there is no draft: what is proposed, or would have to be decoded first, does not pay; or nothing is."""
+        asked = False
+        for member in self._members:
+            asked_now = member.asked_at == n_history
+            if member.is_open or (member.decodes and not asked_now):
+                return _DOES_NOT_PAY
+            asked = asked or asked_now
+        return _NO_PROPOSAL if asked else _NOT_ASKED
+
     def _ask(self, member: _Member, history: History, n_max: int, n_vocab: int) -> None:
-        self.counts.n_asked += 1
-        member.propose(history, n_max, n_vocab)
+        self.counts.count_call(member.speculator.name, member.propose(history, n_max, n_vocab))
         if not member.is_open:
             self._ask_later(member, member.seen + 1)
 

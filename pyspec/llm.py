@@ -32,7 +32,7 @@ from pyspec.arguments import (
 )
 from pyspec.assembly import assemble
 from pyspec.budget import BudgetOptions
-from pyspec.completion import Completion
+from pyspec.completion import Completion, completed
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.errors import BusyError, ClosedError, InvalidValueError
@@ -368,19 +368,9 @@ class Llama:
                 yield piece
             stats = decoder.stats
             stats.rollback_reason = self.rollback_reason
-            timings.n_generated = stats.n_generated
             timings.generate_s = perf_counter() - start - timings.prompt_s
             tell_silence(drafting.speculator, stats)
-            return Completion(
-                text=stream.text,
-                tokens=tokens[: stream.n_tokens],
-                finish_reason=decoder.finish,
-                stop=stream.stopped_by,
-                prompt_tokens=ids.tolist(),
-                seed=sampler.seed,
-                stats=stats,
-                timings=timings,
-            )
+            return completed(stream, tokens, decoder.finish, prompt=ids.tolist(), seed=sampler.seed, stats=stats)
 
     def _check_open(self) -> None:
         if self._closed:

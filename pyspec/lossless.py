@@ -45,7 +45,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(self)
+        return asdict(self) | {"stats": self.stats.to_dict(rounds=False)}
 
 
 def check_lossless(

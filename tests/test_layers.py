@@ -10,7 +10,7 @@ import pyspec
 PACKAGE = Path(pyspec.__file__).parent
 # docs/development.md and README.md show the same order.
 LAYERS = (
-    {"errors", "config", "stats", "cache", "models"},
+    {"errors", "config", "rounds", "oracle", "html", "summary", "stats", "cache", "models"},
     {"_core"},
     {"speculators", "verify", "text", "budget", "drafting", "residual"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly"},

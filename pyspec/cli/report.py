@@ -1,20 +1,21 @@
 """What happened in a generation, as text and as plain data.
 
-Owns the choice and order of the numbers; leaves counting to `pyspec.stats` and layout to `table`.
+Owns the choice and order of the numbers; leaves counting to `pyspec.stats`, the rows to `pyspec.summary` and
+layout to `table`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyspec.cli.table import bytes_text, table
+from pyspec.cli.table import table
 from pyspec.completion import Completion
 from pyspec.llm import Llama
+from pyspec.summary import rows
 
 __all__ = ["COLUMNS", "as_dict", "first_difference", "interrupted", "run_cells", "stats_table", "usage"]
 
 COLUMNS = ("tokens/s", "ratio", "rounds", "drafted", "accepted", "share", "rollbacks", "replayed")
-_N_POSITIONS_SHOWN = 16
 _N_CHARACTERS_SHOWN = 40
 
 
@@ -57,35 +58,8 @@ def run_cells(completion: Completion, tokens_per_s: float, ratio: float | None) 
 
 def stats_table(llm: Llama, completion: Completion) -> str:
     """Everything that was counted and timed, one item a line."""
-    s, t = completion.stats, completion.timings
-    rest_s = t.total_s - t.draft_s - t.decode_s - t.verify_s - t.rollback_s
-    rows = [
-        ["model", usage(llm)],
-        ["prompt", f"{s.n_prompt} tokens, {t.prompt_s:.3f} s, {t.prompt_tokens_per_s:.1f} tokens/s"],
-        ["generated", f"{s.n_generated} tokens, {t.generate_s:.3f} s, {t.tokens_per_s:.1f} tokens/s"],
-        ["finish", completion.finish_reason],
-        ["rounds", f"{s.n_rounds}, {s.tokens_per_round:.2f} tokens a round, {s.n_decodes} decodes"],
-        ["drafted", f"{s.n_drafted} in {s.n_drafts} drafts, {s.n_cut} cut by the end"],
-        ["accepted", f"{s.n_accepted}, {s.acceptance_rate:.0%} of the drafted"],
-    ]
-    rows += [
-        [f"  {name}", f"{one.n_drafts} drafts, {one.n_drafted} drafted, {one.n_accepted} accepted"]
-        for name, one in s.by_speculator.items()
-    ]
-    if s.n_drafted:
-        pairs = list(zip(s.accepted_per_position, s.drafted_per_position, strict=True))
-        shown = " ".join(f"{accepted}/{drafted}" for accepted, drafted in pairs[:_N_POSITIONS_SHOWN])
-        rows.append(["by position", shown + (" ..." if len(pairs) > _N_POSITIONS_SHOWN else "")])
-    rows += [
-        ["rollbacks", f"{s.n_rollbacks}, {s.n_replayed} tokens replayed, {s.n_forced_commits} forced commits"],
-        ["saves", f"{s.n_saves}, {bytes_text(s.saved_bytes)} copied, {s.n_failed_saves} failed"],
-        [
-            "seconds",
-            f"draft {t.draft_s:.3f}, decode {t.decode_s:.3f}, verify {t.verify_s:.3f}, "
-            f"rollback {t.rollback_s:.3f}, rest {rest_s:.3f}",
-        ],
-    ]
-    return table(rows)
+    found = [("model", usage(llm)), ("finish", completion.finish_reason), *rows(completion.stats)]
+    return table([list(row) for row in found])
 
 
 def interrupted(llm: Llama, elapsed_s: float) -> str:
