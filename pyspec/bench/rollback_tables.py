@@ -1,4 +1,4 @@
-"""The report about rollback as tables: of cells for any layout, and as Markdown to be posted.
+"""The report about rollback as tables, and as Markdown to be posted.
 
 Owns what stands in which column and how numbers are written. Works on the report's plain data, so that a JSON file
 will do; leaves plain text layout to the command line.
@@ -6,56 +6,27 @@ will do; leaves plain text layout to the command line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Table", "about_rows", "notes", "rollback_markdown", "rollback_tables"]
+from pyspec.bench.tables import Table, facts, markdown, milliseconds, percent
+
+__all__ = ["about_rows", "notes", "rollback_markdown", "rollback_tables"]
 
 _PARTS = ("save", "decode", "undo", "replay")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of texts.
-
-    Attributes:
-        title: what it shows, in a sentence or two.
-        header: titles of the columns.
-        rows: cells; the first `n_left` columns are words, the others numbers.
-    """
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    n_left: int
-
-
 def rollback_markdown(data: Mapping[str, Any]) -> str:
     """`RollbackReport.to_dict()` as Markdown."""
-    lines = [f"## pyspec bench rollback: {data['about']['model']}", ""]
-    lines += [f"- {name}: {value}" for name, value in about_rows(data)]
-    for table in rollback_tables(data):
-        marks = ["---"] * table.n_left + ["---:"] * (len(table.header) - table.n_left)
-        lines += ["", table.title, "", _line(table.header), _line(marks), *map(_line, table.rows)]
-    found = notes(data)
-    return "\n".join([*lines, *([""] if found else []), *(f"- {note}" for note in found)]) + "\n"
+    title = f"pyspec bench rollback: {data['about']['model']}"
+    return markdown(title, about_rows(data), rollback_tables(data), notes(data))
 
 
 def about_rows(data: Mapping[str, Any]) -> list[list[str]]:
     """Name and value of each fact that the numbers belong to."""
-    about, settings = data["about"], data["settings"]
-    memory = about["memory"].replace("_", " ")
-    if about["state_bytes"]:
-        memory += f", recurrent state of {about['state_bytes']:,} bytes a sequence"
-    devices = (f"{d['name']} ({d['about']})" for d in about["devices"])
+    settings = data["settings"]
     return [
-        ["model", f"{about['model']}: {about['architecture']}, {about['quantization']}, {about['n_bytes']:,} bytes"],
-        ["memory", memory],
-        ["build", f"pyspec {about['pyspec']}, llama.cpp {about['llama_cpp']}, backends {', '.join(about['backends'])}"],
-        ["devices", ", ".join(devices)],
-        ["CPU", f"{about['cpu']}, n_threads {about['n_threads']}"],
-        ["system", f"{about['os']}, Python {about['python']}"],
+        *facts(data["about"]),
         [
             "settings",
             f"{settings['n_context']} tokens in memory, n_gpu_layers {settings['n_gpu_layers']}, "
@@ -80,27 +51,15 @@ def notes(data: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.3f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
-
-
 def _milliseconds(data: Mapping[str, Any]) -> Table:
-    rows = [["plain", str(r["width"]), "", "", "", _ms(r["decode_s"]), "", ""] for r in data["plain"]]
+    rows = [["plain", str(r["width"]), "", "", "", milliseconds(r["decode_s"]), "", ""] for r in data["plain"]]
     rows += [
         [
             r["strategy"],
             str(r["width"]),
             f"{r['n_right']} of {r['width'] - 1}",
             f"{r['extra_bytes']:,}",
-            *(_ms(r[f"{part}_s"]) for part in _PARTS),
+            *(milliseconds(r[f"{part}_s"]) for part in _PARTS),
         ]
         for r in data["costs"]
     ]
@@ -112,12 +71,12 @@ def _milliseconds(data: Mapping[str, Any]) -> Table:
 
 
 def _shares(data: Mapping[str, Any]) -> Table:
-    rows = [["plain", str(r["width"]), "", _percent(r["share"]), "", "", ""] for r in data["plain"]]
+    rows = [["plain", str(r["width"]), "", percent(r["share"]), "", "", ""] for r in data["plain"]]
     rows += [
         [
             r["strategy"],
             str(r["width"]),
-            *(_percent(r[f"{part}_share"]) for part in _PARTS),
+            *(percent(r[f"{part}_share"]) for part in _PARTS),
             f"{100 * (r['decode_ratio'] - 1):+.1f}%",
         ]
         for r in data["costs"]
@@ -149,11 +108,11 @@ def _generations(data: Mapping[str, Any]) -> Table:
         ]
         for r in data["generations"]
     ]
+    plain_ms = milliseconds(plain["s_per_token"])
     title = (
-        "Generations whose drafts are right as the pattern says; plain decoding takes "
-        f"{_ms(plain['s_per_token'])} ms a token. Right: tokens of a mean draft; a strategy that can undo fewer gets "
-        "the first ones of each. Time a token: of plain decoding's. Time a decode: with all around it, of single plain "
-        "decodes of the same widths and rows of logits."
+        f"Generations whose drafts are right as the pattern says; plain decoding takes {plain_ms} ms a token. Right: "
+        "tokens of a mean draft; a strategy that can undo fewer gets the first ones of each. Time a token: of plain "
+        "decoding's. Time a decode: with all around it, of single plain decodes of the same widths and rows of logits."
     )
     header = ["strategy", "replay", "pattern", "tokens", "right", "mean width", "decodes a token", "replayed"]
     return Table(title, [*header, "forced commits", "time a token", "time a decode"], rows, 3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyspec.cli import bench_rollback
+from pyspec.cli import bench_drafting, bench_rollback
 from pyspec.cli.parser import Parser
 
 __all__ = ["add_parser"]
@@ -23,5 +23,5 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(metavar="BENCHMARK", title="benchmarks", required=True, parser_class=Parser)
-    for benchmark in (bench_rollback,):
+    for benchmark in (bench_drafting, bench_rollback):
         benchmark.add_parser(commands)

@@ -1,7 +1,7 @@
 """Where a benchmark's results go: `--json`, `--markdown` and `--plot`, for every benchmark.
 
-Owns these options, that a file is known to be writable before minutes are spent, and what stdout gets.
-Leaves the texts to each benchmark.
+Owns these options, that a file is known to be writable before minutes are spent, what stdout gets, and its layout.
+Leaves the words to each benchmark.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
+from pyspec.bench.tables import Table
 from pyspec.cli.parser import Parser
+from pyspec.cli.table import table
 
-__all__ = ["add_outputs", "check_outputs", "write_outputs"]
+__all__ = ["add_outputs", "check_outputs", "comma_list", "report_text", "write_outputs"]
 
+_LINE = 100
 _STDOUT = "-"
 _OPTIONS = ("json", "markdown", "plot")
 
@@ -63,3 +67,28 @@ def write_outputs(
         if place not in (None, _STDOUT):
             Path(place).write_text(makers[name](data), encoding="utf-8")
     print(makers[shown](data), end="")
+
+
+def report_text(about: Sequence[Sequence[str]], tables: Sequence[Table], notes: Sequence[str]) -> str:
+    """Facts by name, tables under their titles, and notes, as plain text."""
+    parts = [table(about)]
+    for one in tables:
+        numbers = range(one.n_left, len(one.header))
+        parts.append(f"{fill(one.title, _LINE)}\n{table(one.rows, header=one.header, right=numbers)}")
+    parts.append("\n".join(notes))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def comma_list(args: argparse.Namespace, name: str) -> tuple[str, ...] | None:
+    """The option `--name` as the parts between its commas, None where it was not given.
+
+    Raises:
+        SystemExit: an empty part.
+    """
+    text = getattr(args, name)
+    if text is None:
+        return None
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
+        args.parser.error(f"--{name} {text!r}: must be a list like a,b,c")
+    return parts

@@ -8,23 +8,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from pyspec.bench.rollback import RollbackBenchOptions, measure_rollback
 from pyspec.bench.rollback_plot import rollback_svg
 from pyspec.bench.rollback_tables import about_rows, notes, rollback_markdown, rollback_tables
-from pyspec.cli.bench_outputs import add_outputs, check_outputs, write_outputs
+from pyspec.cli.bench_outputs import add_outputs, check_outputs, comma_list, report_text, write_outputs
 from pyspec.cli.demo_prompt import PROMPT
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
 from pyspec.cli.progress import ProgressBar
-from pyspec.cli.table import table
 
 __all__ = ["add_parser"]
 
 _DEFAULTS = RollbackBenchOptions()
-_LINE = 100
 _EPILOG = (
     "Patterns: all (every draft token is right), none, half (the first half is right), 3of8 (3 of drafts of 8; any "
     "other numbers, too), trace:FILE (a JSON list of [n_drafted, n_accepted], a round each, as "
@@ -83,11 +80,8 @@ def run(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> RollbackBenchOptions:
     lists: dict[str, Any] = {}
     for name in ("widths", "strategies", "patterns"):
-        text = getattr(args, name)
-        if text is not None:
-            lists[name] = tuple(part.strip() for part in text.split(","))
-            if not all(lists[name]):
-                args.parser.error(f"--{name} {text!r}: must be a list like a,b,c")
+        if (parts := comma_list(args, name)) is not None:
+            lists[name] = parts
     if "widths" in lists:
         try:
             lists["widths"] = tuple(map(int, lists["widths"]))
@@ -107,9 +101,4 @@ def _options(args: argparse.Namespace) -> RollbackBenchOptions:
 
 
 def _text(data: Mapping[str, Any]) -> str:
-    parts = [table(about_rows(data))]
-    for one in rollback_tables(data):
-        numbers = range(one.n_left, len(one.header))
-        parts.append(f"{fill(one.title, _LINE)}\n{table(one.rows, header=one.header, right=numbers)}")
-    parts.append("\n".join(notes(data)))
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return report_text(about_rows(data), rollback_tables(data), notes(data))
