@@ -1,6 +1,7 @@
 """Speculative decoding for GGUF models: faster generation that does not change what they say.
 
-`Llama` is the facade; `models` names small models; `speculators` has what drafts; `errors` has what can go wrong.
+`Llama` is the facade, `Session` a conversation; `models` names small models; `speculators` has what drafts; `errors`
+has what can go wrong.
 """
 
 import logging
@@ -11,6 +12,7 @@ from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.llm import Llama
 from pyspec.lossless import Comparison, check_lossless
+from pyspec.session import Session
 from pyspec.stats import Stats, Timings
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "Completion",
     "Llama",
     "SamplingOptions",
+    "Session",
     "Stats",
     "Timings",
     "__version__",

@@ -60,6 +60,8 @@ _CHECKS: dict[str, Check] = {
     "exact": (lambda v: isinstance(v, bool), "True or False"),
     "verbose": (lambda v: isinstance(v, bool), "True or False"),
     "ignore_eos": (lambda v: isinstance(v, bool), "True or False"),
+    "reuse": (lambda v: isinstance(v, bool), "True or False"),
+    "ctx_checkpoints": int_between(0, 1_000_000),
     "progress": (lambda v: v is None or callable(v), "a function, or None"),
     "on_text": (lambda v: v is None or callable(v), "a function, or None"),
     "context": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
@@ -100,13 +102,13 @@ def check_object(given: Mapping[str, object]) -> None:
                 raise UnknownOptionError(name=str(option), known=known, where=f"{name} option")
 
 
-def check_call(*, ignore_eos: object, on_text: object = None) -> None:
+def check_call(**given: object) -> None:
     """Check what a generation was given beside its prompt, limits and sampling options.
 
     Raises:
         InvalidValueError: a value of a type that cannot be.
     """
-    _check({"ignore_eos": ignore_eos, "on_text": on_text})
+    _check(given)
 
 
 def prompt_tokens(vocab: Vocab, prompt: str | bytes | Sequence[int]) -> Tokens:

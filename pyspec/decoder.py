@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
+import numpy as np
+
 from pyspec._core import Context
+from pyspec.checkpoints import Checkpoints
 from pyspec.drafting import Drafting
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, StateError
 from pyspec.rounds import Decision, RoundRecord
@@ -25,6 +28,9 @@ from pyspec.verify import Verdict, verify
 __all__ = ["Chooser", "Decoder", "DecoderOptions", "Request"]
 
 _log = logging.getLogger("pyspec")
+
+CHECKPOINT_SPACING = 1024
+"""Tokens of a prompt between two context checkpoints; one more stands before its last token."""
 
 _PROMPT = Decision("prompt")
 _SAVE_FAILED = Decision("save failed")
@@ -87,6 +93,7 @@ class Request:
         max_tokens: most tokens to emit, None for as many as fit.
         end_tokens: end the generation and are not emitted.
         emit: called once per emitted token; returns a finish reason or None.
+        reuse: go on from what memory holds of the prompt, instead of from nothing.
     """
 
     prompt: Tokens
@@ -95,6 +102,7 @@ class Request:
     max_tokens: int | None
     end_tokens: frozenset[int]
     emit: Callable[[int], str | None]
+    reuse: bool = False
 
 
 class Decoder:
@@ -104,8 +112,16 @@ class Decoder:
     one decided token is pending (not in memory); no token of a rejected draft is in memory.
     """
 
-    def __init__(self, memory: SequenceMemory, options: DecoderOptions, *, n_vocab: int) -> None:
+    def __init__(
+        self,
+        memory: SequenceMemory,
+        options: DecoderOptions,
+        *,
+        n_vocab: int,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
         self.memory = memory
+        self.checkpoints = checkpoints
         self.options = options
         self.n_vocab = n_vocab
         self.history = History()
@@ -124,7 +140,7 @@ class Decoder:
 
     # ------------------------------------------------------------- a generation
     def begin(self, request: Request) -> None:
-        """Start a generation on an empty memory.
+        """Start a generation, on an empty memory or on what it holds of the prompt.
 
         Raises:
             InvalidValueError: an empty prompt.
@@ -137,12 +153,12 @@ class Decoder:
             raise InvalidValueError(name="prompt", value=[], allowed="at least one token")
         if n_prompt > n_ctx:
             raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx)
-        self.memory.clear()
+        n_reused = self._reuse(request)
         self.history = History(request.prompt)
         rollback = self.memory.rollback
         self._base = (self.memory.n_decodes, rollback.n_saves, rollback.saved_bytes)
         self.timings = Timings(n_prompt=n_prompt)
-        self.stats = Stats(n_prompt=n_prompt, rollback=rollback.name, timings=self.timings)
+        self.stats = Stats(n_prompt=n_prompt, n_reused=n_reused, rollback=rollback.name, timings=self.timings)
         self.finish = None
         self._request = request
         self._n_tries = 0
@@ -182,7 +198,7 @@ class Decoder:
             if not draft:
                 memory.commit()
             if first:
-                memory.feed(history.view(), n_last=memory.context.n_batch)
+                self._feed(request)
                 stats.n_prompt_decodes = memory.n_decodes - self._base[0]
             pending = history.view()[memory.n_past :].tolist()
             assert pending, "pending is never empty during a generation"
@@ -210,6 +226,38 @@ class Decoder:
         drafting.observe(len(pending) + len(draft), t4 - t2, rollback_s if draft else 0.0)
         drafting.settle(history, len(draft), verdict.n_accepted)
         return verdict
+
+    # ------------------------------------------------------------- the prompt
+    def _reuse(self, request: Request) -> int:
+        """Leave in memory what it holds of the prompt, one token short of all; returns the number of tokens."""
+        memory, checkpoints = self.memory, self.checkpoints
+        if not request.reuse or checkpoints is None:
+            memory.clear()
+            if checkpoints is not None:
+                checkpoints.clear()
+            return 0
+        n = min(memory.n_past, len(request.prompt) - 1)
+        differs = np.flatnonzero(self.history.view()[:n] != request.prompt[:n])
+        try:
+            return checkpoints.go_back(int(differs[0]) if len(differs) else n)
+        except BaseException:
+            with contextlib.suppress(PyspecError):
+                memory.clear()
+            checkpoints.clear()
+            raise
+
+    def _feed(self, request: Request) -> None:
+        """Decode the prompt but for its last tokens, with checkpoints on the way where they are of use later."""
+        memory, checkpoints, tokens = self.memory, self.checkpoints, self.history.view()
+        n_batch = memory.context.n_batch
+        if not request.reuse or checkpoints is None or checkpoints.n_max == 0:
+            memory.feed(tokens[memory.n_past :], n_last=n_batch)
+            return
+        last = len(tokens) - 1
+        for stop in (memory.n_past, *range(memory.n_past + CHECKPOINT_SPACING, last, CHECKPOINT_SPACING), last):
+            while memory.n_past < stop:
+                memory.decode(tokens[memory.n_past : min(stop, memory.n_past + n_batch)], 0)
+            checkpoints.add()
 
     # ------------------------------------------------------------- parts of a round
     def _draft(self, request: Request) -> list[int]:

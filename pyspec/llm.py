@@ -32,6 +32,7 @@ from pyspec.arguments import (
 )
 from pyspec.assembly import assemble
 from pyspec.budget import BudgetOptions
+from pyspec.checkpoints import Checkpoints
 from pyspec.completion import Completion, completed
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
@@ -78,6 +79,7 @@ class Llama:
             that a run can be repeated, "off" for what the speculators propose, or `pyspec.budget.BudgetOptions`. Not
             given: "measured", or "off" with an `n_draft`.
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
+        ctx_checkpoints: states kept for `reuse` on memory that cannot be cut back.
         exact: keep plain and speculative logits equal to the bit (`pyspec.exact`); measures widths first (seconds).
         verbose: send llama.cpp's messages to the logger `pyspec.llama` from INFO on.
         progress: called with 0.0 to 1.0 while the model loads; returning False cancels.
@@ -112,6 +114,7 @@ class Llama:
         n_draft: int | None = None,
         budget: BudgetOptions | Literal["measured", "counts", "off"] | None = None,
         checkpoint_budget_bytes: int = 0,
+        ctx_checkpoints: int = 16,
         exact: bool = False,
         verbose: bool = False,
         progress: Callable[[float], bool | None] | None = None,
@@ -151,7 +154,10 @@ class Llama:
         )
         self.context, self.capabilities = assembly.context, assembly.capabilities
         self.rollback_reason, self.rollback_costs = assembly.reason, assembly.costs
-        self._decoder = Decoder(assembly.memory, options, n_vocab=self.model.vocab.n_tokens)
+        self._exact = exact
+        checkpoints = Checkpoints(assembly.memory, assembly.capabilities, n_max=ctx_checkpoints)
+        n_vocab = self.model.vocab.n_tokens
+        self._decoder = Decoder(assembly.memory, options, n_vocab=n_vocab, checkpoints=checkpoints)
         self._eog = frozenset(self.model.vocab.eog_tokens)
         vocab = self.model.vocab
         self._pieces = Pieces(vocab.token_to_piece if vocab.has_text else None)
@@ -234,6 +240,7 @@ class Llama:
         stop_tokens: Sequence[int] = (),
         ignore_eos: bool = False,
         spec: Spec | Sequence[Spec] = _DEFAULT,
+        reuse: bool = False,
         on_text: Callable[[str], object] | None = None,
         **sampling: Any,
     ) -> Completion:
@@ -246,6 +253,7 @@ class Llama:
             stop_tokens: token ids that end it, beside the model's own.
             ignore_eos: generate on after the model's own end tokens.
             spec: a speculator for this call, as in the constructor.
+            reuse: go on from what memory holds of the prompt (`pyspec.Session`); not with `exact=True`.
             on_text: called with each new piece of text.
             sampling: fields of `pyspec.config.SamplingOptions`, e.g. `temperature=0.8, top_p=0.9, seed=1`.
 
@@ -260,7 +268,7 @@ class Llama:
         """
         check_call(ignore_eos=ignore_eos, on_text=on_text)
         # Closed at once when `on_text` raises: the traceback would keep a suspended generation, and its lock, alive.
-        with closing(self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)) as call:
+        with closing(self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, reuse, sampling)) as call:
             while True:
                 try:
                     piece = next(call)
@@ -279,6 +287,7 @@ class Llama:
         stop_tokens: Sequence[int] = (),
         ignore_eos: bool = False,
         spec: Spec | Sequence[Spec] = _DEFAULT,
+        reuse: bool = False,
         **sampling: Any,
     ) -> Generator[str | Completion, None, Completion]:
         """As `generate`, piece by piece: texts as they come, and the `Completion` as the last item.
@@ -286,7 +295,7 @@ class Llama:
         The same completion is the generator's return value. Arguments are checked at the first `next`; closing the
         generator ends the generation.
         """
-        completion = yield from self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, sampling)
+        completion = yield from self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, reuse, sampling)
         yield completion
         return completion
 
@@ -331,12 +340,13 @@ class Llama:
         stop_tokens: Sequence[int],
         ignore_eos: bool,
         spec: Spec | Sequence[Spec],
+        reuse: bool,
         sampling: dict[str, Any],
     ) -> Generator[str, None, Completion]:
         start = perf_counter()
         with self._exclusive():
             refuse_unknown(sampling, Llama.generate, _SAMPLING)
-            check_call(ignore_eos=ignore_eos)
+            check_call(ignore_eos=ignore_eos, reuse=reuse)
             limit = as_max_tokens(max_tokens)
             options = SamplingOptions(**{"seed": self._seed} | sampling)
             sampler = Sampler(self.model, options)
@@ -353,6 +363,7 @@ class Llama:
                     max_tokens=limit,
                     end_tokens=ends if ignore_eos else self._eog | ends,
                     emit=lambda token: "stop" if stream.push(token) else None,
+                    reuse=reuse and not self._exact,
                 )
             )
             tokens: list[int] = []

@@ -138,6 +138,7 @@ class Stats:
 
     Attributes:
         n_prompt: tokens of the prompt.
+        n_reused: those of them that memory held already.
         n_generated: tokens the user got.
         n_rounds: rounds, each one target decode that emitted at least one token (or ended the generation).
         n_decodes: target decodes, prompt and immediate replays included.
@@ -164,6 +165,7 @@ class Stats:
     """
 
     n_prompt: int = 0
+    n_reused: int = 0
     n_generated: int = 0
     n_rounds: int = 0
     n_decodes: int = 0

@@ -13,9 +13,9 @@ LAYERS = (
     {"errors", "config", "rounds", "oracle", "html", "summary", "stats", "cache", "models"},
     {"_core"},
     {"speculators", "verify", "text", "budget", "drafting", "residual"},
-    {"memory", "rollback", "sequence", "widths", "exact", "assembly"},
+    {"memory", "rollback", "sequence", "widths", "exact", "assembly", "checkpoints"},
     {"speculators.draft_model", "decoder"},
-    {"testing", "arguments", "completion", "speculator_pool", "llm", "lossless", "bench"},
+    {"testing", "arguments", "completion", "speculator_pool", "llm", "lossless", "session", "session_file", "bench"},
     {"cli", "__main__", ""},
 )
 
