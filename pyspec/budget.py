@@ -218,7 +218,8 @@ def best_length(
         gain: share by which a draft must win.
 
     Returns:
-        (length, ratio): 0 and 1.0 where plain decoding is best, else at most n.
+        (length, ratio): 0 and 1.0 where plain decoding is best, else at most n. With one pending token the ratio is
+        that of the tokens a second; with more, committing them first is what a draft is weighed against.
     """
     curve = cost.curve()
     n_pending = min(round_costs.n_pending, len(curve) - 1)
@@ -226,15 +227,32 @@ def best_length(
     if n < 1:
         return 0, 1.0
     reached = reached[:n]
+    tokens = 1.0 + np.cumsum(reached)
+    # What a second is worth: the most tokens that it gives where one token is pending, with a draft or without.
+    alone = tokens / _seconds(reached, tokens, curve, round_costs, 1)
+    worth = max(1.0 / float(curve[1]), float(alone.max()))
+    gains = tokens - worth * _seconds(reached, tokens, curve, round_costs, n_pending)
+    best = int(gains.argmax())
+    ratio = 1.0 + float(gains[best]) - (1.0 - worth * float(curve[n_pending]))
+    return (best + 1, ratio) if ratio > 1.0 + gain else (0, 1.0)
+
+
+def _seconds(
+    reached: NDArray[np.float64],
+    tokens: NDArray[np.float64],
+    curve: NDArray[np.float64],
+    round_costs: RoundCosts,
+    n_pending: int,
+) -> NDArray[np.float64]:
+    """[n] what a round with a draft of each length takes, and makes later rounds take longer."""
+    n = len(reached)
     lengths = np.arange(1, n + 1)
-    seconds = curve[n_pending + 1 : n_pending + n + 1] + round_costs.draft_token * lengths
-    accepted = np.cumsum(reached)
     rejected = 1.0 - reached
+    seconds = curve[n_pending + 1 : n_pending + n + 1] + round_costs.draft_token * lengths
     seconds = seconds + rejected * round_costs.rollback
     if not round_costs.keeps_accepted:
         # What was accepted of a rejected draft rides in front of the next one, at the cost of a wider decode.
         slopes = (curve[n_pending + 1 : n_pending + n + 1] - curve[n_pending]) / lengths
-        seconds = seconds + slopes * (rejected * n_pending + accepted - lengths * reached)
-    ratios = (accepted + 1.0) / seconds * float(curve[n_pending])
-    best = int(ratios.argmax())
-    return (best + 1, float(ratios[best])) if ratios[best] > 1.0 + gain else (0, 1.0)
+        seconds = seconds + slopes * (rejected * n_pending + tokens - 1.0 - lengths * reached)
+    result: NDArray[np.float64] = seconds
+    return result

@@ -50,7 +50,7 @@ class DecoderOptions:
     """
 
     replay: str = "fused"
-    max_tries: int = 4
+    max_tries: int = 2
     max_pending: int = 16
     n_draft: int | None = None
 

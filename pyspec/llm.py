@@ -109,7 +109,7 @@ class Llama:
         rollback: str = "auto",
         draft_rollback: str = "auto",
         replay: Literal["fused", "immediate"] = "fused",
-        max_tries: int = 4,
+        max_tries: int = 2,
         max_pending: int = 16,
         n_draft: int | None = None,
         budget: BudgetOptions | Literal["measured", "counts", "off"] | None = None,

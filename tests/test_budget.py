@@ -173,7 +173,7 @@ def test_the_length_is_the_best_of_all():
         curve = cost.curve()
         found, ratio = best_length(np.cumprod(p), cost, RoundCosts(n_pending, rollback), gain=0.0)
 
-        def tokens_a_second(n: int, p=p, curve=curve, n_pending=n_pending, rollback=rollback) -> float:
+        def round_of(n: int, n_pending: int, p=p, curve=curve, rollback=rollback) -> tuple[float, float]:
             reach = np.cumprod(p[:n])
             seconds = curve[n_pending + n]
             right = np.concatenate([[1.0], reach])
@@ -181,11 +181,16 @@ def test_the_length_is_the_best_of_all():
                 chance = right[k] - right[k + 1]
                 slope = (curve[n_pending + n] - curve[n_pending]) / n
                 seconds += chance * (rollback + slope * (n_pending + k))
-            return float((reach.sum() + 1) / seconds)
+            return float(reach.sum() + 1), float(seconds)
 
-        rates = [1 / curve[n_pending], *(tokens_a_second(n) for n in range(1, 13))]
-        assert found == int(np.argmax(rates))
-        assert ratio == pytest.approx(max(rates) / rates[0])
+        alone = [(1.0, curve[1]), *(round_of(n, 1) for n in range(1, 13))]
+        worth = max(tokens / seconds for tokens, seconds in alone)
+        here = [(1.0, curve[n_pending]), *(round_of(n, n_pending) for n in range(1, 13))]
+        gains = [tokens - worth * seconds for tokens, seconds in here]
+        assert found == int(np.argmax(gains))
+        assert ratio == pytest.approx(1 + max(gains) - gains[0])
+        if n_pending == 1:
+            assert ratio == pytest.approx(worth * curve[1])
 
 
 def test_pending_tokens_shorten_what_is_worth_drafting():

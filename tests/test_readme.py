@@ -13,7 +13,10 @@ def test_the_first_example_has_eight_lines_of_code():
     assert sum(bool(line.strip()) for line in BLOCKS[0].splitlines()) <= 8
 
 
-def test_every_example_runs_as_it_stands_in_order(capsys: pytest.CaptureFixture[str]):
+def test_every_example_runs_as_it_stands_in_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in BLOCKS:
         exec(compile(block, str(README), "exec"), names)
