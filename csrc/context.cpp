@@ -160,7 +160,9 @@ llama_context_params params_of(const Model & model, const ContextOptions & optio
     params.n_ubatch = checked_size("n_ubatch", options.n_ubatch, 0);
     params.n_seq_max =
         checked_size("n_seq_max", options.n_seq_max, 1, static_cast<int64_t>(llama_max_parallel_sequences()));
-    params.n_rs_seq = checked_size("n_rs_seq", options.n_rs_seq, 0, 1024);
+    // Each state kept adds nodes to the graph, whose size llama.cpp fixes by the number of tensors and asserts.
+    const int64_t n_rs_seq_max = model.architecture().rfind("lfm2", 0) == 0 ? 12 : 32;
+    params.n_rs_seq = checked_size("n_rs_seq", options.n_rs_seq, 0, n_rs_seq_max);
     params.n_batch = params.n_batch == 0 ? defaults.n_batch : params.n_batch;
     params.n_ubatch = params.n_ubatch == 0 ? defaults.n_ubatch : params.n_ubatch;
     params.n_threads = threads_of("n_threads", options.n_threads);

@@ -12,7 +12,18 @@ from time import perf_counter
 
 from pyspec.budget import AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
 from pyspec.rounds import Decision
-from pyspec.speculators import History, Law, Speculator, Tokens, checked_accept, checked_begin, checked_draft
+from pyspec.speculators import (
+    History,
+    Law,
+    Speculator,
+    Tokens,
+    checked_accept,
+    checked_begin,
+    checked_draft,
+    checked_laws,
+    checked_reseed,
+    optional,
+)
 from pyspec.speculators.chain import Chain
 from pyspec.stats import DraftingCounts
 
@@ -55,13 +66,13 @@ class Drafting:
     @property
     def draws(self) -> bool:
         """Whether a draft may be drawn from a law instead of chosen."""
-        return any(getattr(member, "draws", False) for member in self.members)
+        return any(optional(member, "draws") for member in self.members)
 
     def reseed(self, seed: int) -> None:
         """Before `begin`: the seed of a generation, for members that draw."""
         for member in self.members:
-            if getattr(member, "draws", False):
-                member.reseed(seed)  # type: ignore[attr-defined]
+            if optional(member, "draws"):
+                checked_reseed(member, seed)
 
     @property
     def name(self) -> str:
@@ -112,8 +123,8 @@ class Drafting:
     def _note(self, author: Speculator | None, draft: list[int], start: int) -> None:
         """Remember the draft that is being verified, and what its tokens (its author's from `start` on) came from."""
         self.drafted = draft
-        laws: list[Law] = getattr(author, "laws", []) if getattr(author, "draws", False) else []
-        self.laws = laws[start : start + len(draft)]
+        draws = author is not None and draft and optional(author, "draws")
+        self.laws = checked_laws(author, draft, start) if author is not None and draws else []
 
 
 class _Member:
@@ -122,7 +133,7 @@ class _Member:
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
         self.speculator = speculator
         self.record = AcceptanceRecord(options)
-        self.decodes = bool(getattr(speculator, "decodes", False))
+        self.decodes = bool(optional(speculator, "decodes"))
         self._calls: deque[float] = deque(maxlen=_N_CALLS)
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
         self.begin()
@@ -170,7 +181,7 @@ class _Member:
             if proposal:
                 self._tokens.append(spent / len(proposal))
         self.proposal, self.n_right, self.decoded = proposal, 0, False
-        self.match_length = int(getattr(self.speculator, "match_length", 0))
+        self.match_length = optional(self.speculator, "match_length")
         self.seen = self.asked_at = len(history)
         return spent
 

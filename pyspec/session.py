@@ -6,8 +6,12 @@ can keep to `pyspec.checkpoints`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import inspect
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,14 +19,24 @@ from typing import Any
 import numpy as np
 
 from pyspec._core import State
-from pyspec.arguments import prompt_tokens
+from pyspec.arguments import prompt_tokens, tokens_in_range
 from pyspec.completion import Completion
-from pyspec.errors import ContextFullError, InvalidValueError, StateError
+from pyspec.errors import (
+    BusyError,
+    ContextFullError,
+    InvalidValueError,
+    PyspecError,
+    StateError,
+    TokenRangeError,
+    UnknownOptionError,
+)
 from pyspec.llm import Llama
 from pyspec.session_file import HeldMemory, SessionData, read_session, write_session
 from pyspec.speculators import History, Tokens
 
 __all__ = ["Session", "Turn"]
+
+_log = logging.getLogger("pyspec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,7 @@ class Session:
         self.defaults = defaults
         self.turns: list[Turn] = []
         self._tokens: list[int] = []
-        self._start = 0
+        self._is_open = False
 
     # ------------------------------------------------------------- the text
     @property
@@ -85,11 +99,8 @@ class Session:
         Raises:
             InvalidValueError, TokenRangeError, VocabularyMissingError: not a text or not ids of this model.
         """
-        vocab = self.llm.model.vocab
-        if isinstance(text, str):
-            new = self.llm.tokenize(text, add_special=not self._tokens) if text else []
-        else:
-            new = prompt_tokens(vocab, text).tolist() if len(text) else []
+        self._refuse_open()
+        new = self._as_tokens(text)
         self._tokens += new
         return len(new)
 
@@ -99,8 +110,11 @@ class Session:
         Raises:
             InvalidValueError: more than there are, or fewer than none.
         """
-        if not isinstance(n_tokens, int) or isinstance(n_tokens, bool) or not 0 <= n_tokens <= len(self._tokens):
-            raise InvalidValueError(name="n_tokens", value=n_tokens, allowed=f"from 0 to {len(self._tokens)}")
+        self._refuse_open()
+        whole = isinstance(n_tokens, Integral) and not isinstance(n_tokens, bool)
+        if not whole or not 0 <= n_tokens <= len(self._tokens):
+            allowed = f"a whole number from 0 to {len(self._tokens)}"
+            raise InvalidValueError(name="n_tokens", value=n_tokens, allowed=allowed)
         del self._tokens[n_tokens:]
         self.turns = [turn for turn in self.turns if turn.n_prompt + turn.n_generated <= n_tokens]
 
@@ -123,45 +137,74 @@ class Session:
         return other
 
     # ------------------------------------------------------------- generating
-    def generate(self, text: str | Sequence[int] = "", **options: Any) -> Completion:
+    def generate(
+        self, text: str | Sequence[int] = "", *, on_text: Callable[[str], object] | None = None, **options: Any
+    ) -> Completion:
         """Append `text` and generate; the generated tokens become part of the session.
 
         Args:
             text: a text or token ids, possibly none.
+            on_text: called with each new piece of text.
             options: as `Llama.generate`, before the session's defaults.
 
         Returns:
             The completion; `turns[-1].n_decoded` tells how much of the prompt had to be decoded.
 
         Raises:
+            BusyError: a stream of this session is open.
             As `Llama.generate`; then the session is as it was before.
         """
-        stream = self.stream(text, **options)
-        while True:
-            try:
-                next(stream)
-            except StopIteration as end:
-                completion: Completion = end.value
-                return completion
+        with closing(self.stream(text, **options)) as stream:
+            for piece in stream:
+                if isinstance(piece, Completion):
+                    return piece
+                if on_text is not None:
+                    on_text(piece)
+        raise AssertionError("a stream ends with its completion")
 
     def stream(self, text: str | Sequence[int] = "", **options: Any) -> Generator[str | Completion, None, Completion]:
-        """As `generate`, piece by piece, like `Llama.stream`; a stream that is closed early takes the turn back."""
+        """As `generate`, piece by piece, like `Llama.stream`; a stream that is closed early takes the turn back.
+
+        Until it ends the session's text cannot be changed.
+        """
+        given = self.defaults | options
+        for name in ("prompt", "reuse", "on_text"):
+            if name in given:
+                known = sorted(inspect.signature(self.llm.stream).parameters.keys() - {"prompt", "reuse", "sampling"})
+                raise UnknownOptionError(name=name, known=known)
+        self._refuse_open()
         start = len(self._tokens)
+        prompt = self._tokens + self._as_tokens(text)
+        if not prompt:
+            raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
+        self._is_open = True
         try:
-            self.append(text)
-            if not self._tokens:
-                raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
-            completion = yield from self.llm.stream(self._tokens, reuse=True, **self.defaults | options)
-        except BaseException:
-            del self._tokens[start:]
-            raise
-        n_prompt = len(self._tokens)
-        self._tokens += completion.tokens
-        stats = completion.stats
-        self.turns.append(
-            Turn(start, n_prompt, n_prompt - stats.n_reused, len(completion.tokens), completion.finish_reason)
-        )
-        return completion
+            for piece in self.llm.stream(prompt, reuse=True, **given):
+                if isinstance(piece, Completion):
+                    self._record(start, prompt, piece)
+                yield piece
+            assert isinstance(piece, Completion)
+            return piece
+        finally:
+            self._is_open = False
+
+    def _record(self, start: int, prompt: list[int], completion: Completion) -> None:
+        self._is_open = False
+        self._tokens = prompt + completion.tokens
+        n_decoded = len(prompt) - completion.stats.n_reused
+        self.turns.append(Turn(start, len(prompt), n_decoded, len(completion.tokens), completion.finish_reason))
+
+    def _refuse_open(self) -> None:
+        if self._is_open:
+            raise BusyError(what="session")
+
+    def _as_tokens(self, text: str | Sequence[int]) -> list[int]:
+        """Token ids of what is appended; what stands first gets the tokens that a text begins with."""
+        if isinstance(text, str):
+            return self.llm.tokenize(text, add_special=not self._tokens) if text else []
+        if isinstance(text, bytes) or not hasattr(text, "__len__"):
+            raise InvalidValueError(name="text", value=text, allowed="a text or token ids")
+        return prompt_tokens(self.llm.model.vocab, text).tolist() if len(text) else []
 
     # ------------------------------------------------------------- files
     def save(self, path: str | PathLike[str]) -> int:
@@ -180,7 +223,7 @@ class Session:
             model=_fingerprint(self.llm),
             tokens=np.asarray(self._tokens, np.int32),
             turns=[asdict(turn) for turn in self.turns],
-            defaults=self.defaults,
+            defaults=_plain(self.defaults),
             memory=held,
         )
         return write_session(path, data)
@@ -189,24 +232,43 @@ class Session:
     def load(cls, path: str | PathLike[str], llm: Llama) -> Session:
         """Read what `save` wrote; the next turn decodes only what is new.
 
+        Where this context cannot take the state (another type of cache, say), the next turn decodes the whole text, and
+        a log line says why.
+
         Raises:
             StateError: a damaged file, no session, another version, or a session of another model.
+            ContextFullError: the text is longer than this context.
             OSError: the file cannot be read.
         """
         data = read_session(path)
         if data.model != _fingerprint(llm):
             about, own = data.model.get("description"), _fingerprint(llm)["description"]
             raise StateError(reason=f"{Path(path).name} is a session of another model: {about!r}, not {own!r}")
-        session = cls(llm, **data.defaults)
-        session._tokens = data.tokens.tolist()
-        session.turns = [Turn(**turn) for turn in data.turns]
+        if len(data.tokens) > llm.n_ctx:
+            raise ContextFullError(n_past=0, n_new=len(data.tokens), n_ctx=llm.n_ctx)
+        session = cls(llm)
+        try:
+            session.defaults = dict(data.defaults)
+            session._tokens = tokens_in_range(data.tokens.tolist(), llm.n_vocab, name="tokens").tolist()
+            session.turns = [Turn(**turn) for turn in data.turns]
+        except (TypeError, TokenRangeError) as error:
+            raise StateError(reason=f"{Path(path).name} is a session of another make: {error}") from error
         if data.memory is not None:
             with llm._exclusive():
-                _take(llm, data.memory)
+                try:
+                    _take(llm, data.memory)
+                except PyspecError as error:
+                    llm._decoder.memory.clear()
+                    _log.warning("the saved memory is of no use here, the text will be decoded again: %s", error)
         return session
 
 
 # ----------------------------------------------------------------- memory
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as JSON can hold them: token ids are no names."""
+    return {n: [list(pair) for pair in v.items()] if isinstance(v, Mapping) else v for n, v in options.items()}
+
+
 def _fingerprint(llm: Llama) -> dict[str, Any]:
     """What a session's model is known by, wherever its file lies."""
     model = llm.model

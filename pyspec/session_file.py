@@ -84,7 +84,7 @@ def write_session(path: str | PathLike[str], data: SessionData) -> int:
         "lengths": [len(part) for part in parts],
     }
     try:
-        header = json.dumps(about, allow_nan=False).encode()
+        header = json.dumps(about).encode()
     except (TypeError, ValueError) as error:
         allowed = f"options that JSON can hold ({error})"
         raise InvalidValueError(name="defaults", value=data.defaults, allowed=allowed) from error

@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from pyspec.speculators import History, Scripted, Speculator, as_tokens, checked_draft, make
+from pyspec.errors import InvalidValueError
+from pyspec.speculators import (
+    History,
+    Scripted,
+    Speculator,
+    as_tokens,
+    checked_draft,
+    checked_laws,
+    checked_reseed,
+    make,
+    optional,
+)
 
 __all__ = ["Scripted", "SpeculatorContract", "check_speculator"]
 
@@ -45,6 +56,8 @@ class SpeculatorContract:
         assert isinstance(speculator, Speculator)
         assert speculator.name, "name is empty"
         assert speculator.nbytes >= 0, f"nbytes is {speculator.nbytes}"
+        for name in ("match_length", "decodes", "draws"):
+            optional(speculator, name)
 
     def test_drafts_keep_to_n_max_and_to_the_vocabulary(self) -> None:
         """Over generations of changing text, with drafts kept, cut and rejected."""
@@ -123,6 +136,8 @@ class SpeculatorContract:
     def _new(self) -> Speculator:
         speculator = make(self.make(), n_vocab=self.n_vocab)
         assert speculator is not None, "make() returned nothing that drafts"
+        if optional(speculator, "draws"):
+            checked_reseed(speculator, 1)
         return speculator
 
     def _begun(self, history: History) -> Speculator:
@@ -144,6 +159,9 @@ class SpeculatorContract:
         drafts = []
         for _ in range(n_rounds):
             draft = checked_draft(speculator, history, rng.choice([1, 4, 16]), self.n_vocab)
+            optional(speculator, "match_length")
+            if draft and optional(speculator, "draws"):
+                checked_laws(speculator, draft, 0)
             drafts.append(draft)
             n_accepted = rng.randrange(len(draft) + 1)
             if draft:
@@ -164,6 +182,8 @@ def check_speculator(make_one: Callable[[], Any], *, n_vocab: int = 64) -> None:
     Raises:
         AssertionError: a law is broken; the message starts with its name.
     """
+    if n_vocab < 8:
+        raise InvalidValueError(name="n_vocab", value=n_vocab, allowed="at least 8")
     contract = SpeculatorContract()
     contract.n_vocab = n_vocab
     contract.make = make_one  # type: ignore[method-assign]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pyspec import Llama, Session
-from pyspec.errors import ContextFullError, InvalidValueError, StateError, UnknownOptionError
+from pyspec import Completion, Llama, Session
+from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError, UnknownOptionError
+from pyspec.session_file import read_session, write_session
 
 FIRST = "def area(width, height):\n    return width * height\n\n"
 SECOND = "# the same function again:\n"
@@ -222,6 +224,62 @@ def test_truncating_takes_turns_back(llm: Llama):
     assert session.generate("", **HOW).tokens
 
 
+def test_a_turn_is_kept_once_its_completion_is_there(llm: Llama):
+    session = Session(llm)
+    for piece in session.stream(FIRST, **HOW):
+        if isinstance(piece, Completion):
+            break
+    assert len(session.turns) == 1
+    assert session.tokens == piece.prompt_tokens + piece.tokens
+    session.generate(SECOND, **HOW)
+    assert [turn.start for turn in session.turns] == [0, session.turns[0].n_prompt + session.turns[0].n_generated]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.append("x"),
+        lambda s: s.truncate(1),
+        lambda s: s.undo(),
+        lambda s: s.generate("x"),
+        lambda s: next(s.stream("x")),
+    ],
+)
+def test_the_text_of_an_open_stream_cannot_be_changed(llm: Llama, change: Callable[[Session], object]):
+    session = Session(llm)
+    session.generate(FIRST, **HOW)
+    stream = session.stream(SECOND, **HOW)
+    next(stream)
+    with pytest.raises(BusyError, match="session"):
+        change(session)
+    list(stream)
+    assert len(session.turns) == 2
+    session.append("x")
+
+
+def test_text_is_told_as_it_comes(llm: Llama):
+    pieces: list[str] = []
+    out = Session(llm).generate(FIRST, on_text=pieces.append, **HOW)
+    assert "".join(pieces) == out.text
+
+
+@pytest.mark.parametrize("name", ["reuse", "prompt"])
+def test_what_the_session_decides_itself_is_no_option(llm: Llama, name: str):
+    with pytest.raises(UnknownOptionError, match=name):
+        Session(llm).generate("x", **{name: True})
+    with pytest.raises(UnknownOptionError, match=name):
+        Session(llm, **{name: True}).generate("x")
+
+
+@pytest.mark.parametrize("text", [None, 5, b"bytes", iter([1])])
+def test_what_is_no_text_is_refused(llm: Llama, text: Any):
+    session = Session(llm)
+    with pytest.raises(InvalidValueError, match="text"):
+        session.append(text)
+    with pytest.raises(InvalidValueError, match="text"):
+        session.generate(text)
+
+
 # ------------------------------------------------------------------ files
 
 
@@ -327,6 +385,34 @@ def test_options_that_no_file_can_hold_are_refused(llm: Llama, tmp_path: Path):
     with pytest.raises(InvalidValueError, match="JSON"):
         session.save(tmp_path / "talk.session")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("bias", [{5: -1.0}, {5: -np.inf}, ((5, -1.0),)])
+def test_token_ids_stay_numbers_in_a_file(llm: Llama, tmp_path: Path, bias: Any):
+    session = Session(llm, logit_bias=bias)
+    session.generate(FIRST, **HOW)
+    session.save(tmp_path / "talk.session")
+    expected = session.generate(SECOND, **HOW)
+    assert Session.load(tmp_path / "talk.session", llm).generate(SECOND, **HOW).tokens == expected.tokens
+
+
+def test_a_context_that_cannot_take_the_state_decodes_the_text(
+    saved: Path, tiny_target_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with Llama(tiny_target_path, n_ctx=2048, n_threads=1, context={"type_k": "f32", "type_v": "f32"}) as other:
+        loaded = Session.load(saved, other)
+        assert "decoded again" in caplog.text
+        loaded.generate(SECOND, **HOW)
+        assert loaded.turns[-1].n_decoded == loaded.turns[-1].n_prompt
+
+
+@pytest.mark.parametrize(
+    "changes", [{"turns": [{"a": 1}]}, {"tokens": np.array([10**6], np.int32)}, {"tokens": np.array([-1], np.int32)}]
+)
+def test_a_whole_file_of_another_make_is_refused(llm: Llama, saved: Path, changes: dict[str, Any]):
+    write_session(saved, replace(read_session(saved), **changes))
+    with pytest.raises(StateError, match="another make"):
+        Session.load(saved, llm)
 
 
 def test_nothing_in_a_file_is_executed(llm: Llama, saved: Path):

@@ -12,7 +12,7 @@ import pytest
 
 from pyspec import Llama
 from pyspec.errors import InvalidValueError, SpeculatorError, StateError
-from pyspec.speculators import NgramMapK, NgramSimple, Suffix, make
+from pyspec.speculators import NgramMapK, NgramSimple, Suffix, make, optional
 from pyspec.speculators.adapted import Adapted
 from pyspec.testing import Scripted, SpeculatorContract, check_speculator
 
@@ -181,7 +181,12 @@ def test_three_methods_are_a_speculator(tiny_target_path: Path, budget: str):
 def test_what_is_left_out_has_a_default_and_what_is_there_is_used():
     plain = make(Minimal(), n_vocab=10)  # type: ignore[arg-type]
     assert isinstance(plain, Adapted)
-    assert (plain.name, plain.nbytes, plain.match_length, plain.decodes) == ("Minimal", 0, 0, False)
+    assert (plain.name, plain.nbytes, optional(plain, "match_length"), optional(plain, "decodes")) == (
+        "Minimal",
+        0,
+        0,
+        0,
+    )
     named = Minimal()
     named.name, named.nbytes, named.match_length, named.decodes = "own", 7, 3, True  # type: ignore[attr-defined]
     made = make(named, n_vocab=10)  # type: ignore[arg-type]
@@ -215,3 +220,87 @@ def test_its_exceptions_name_it():
     assert made is not None
     with pytest.raises(SpeculatorError, match=r"Broken.*no luck"):
         checked_begin(made, as_tokens([1]))
+
+
+# ------------------------------------------------------------------ what is optional
+
+
+class Raises(Minimal):
+    @property
+    def match_length(self) -> int:
+        raise OSError("no luck")
+
+    def draft(self, history: Any, n_max: int) -> Any:
+        return [1][:n_max]
+
+
+@pytest.mark.parametrize("name", ["match_length", "decodes", "draws"])
+@pytest.mark.parametrize("value", ["x", None, 1.5, -1, float("nan"), [1, 2]])
+def test_an_optional_attribute_of_another_kind_names_the_speculator(name: str, value: Any):
+    wrong = Minimal()
+    setattr(wrong, name, value)
+    made = make(wrong, n_vocab=10)  # type: ignore[arg-type]
+    assert made is not None
+    with pytest.raises(SpeculatorError, match=rf"Minimal.*{name}"):
+        optional(made, name)
+
+
+@pytest.mark.parametrize("budget", ["measured", "counts"])
+def test_one_that_raises_names_the_speculator_and_harms_nothing(tiny_target_path: Path, budget: str):
+    with Llama(tiny_target_path, n_ctx=256, n_threads=1, budget=budget) as llm:  # type: ignore[arg-type]
+        with pytest.raises(SpeculatorError, match=r"Raises.*no luck"):
+            llm.generate("x = 1", max_tokens=8, ignore_eos=True, spec=Raises())  # type: ignore[arg-type]
+        assert llm.generate("x = 1", max_tokens=2).tokens
+
+
+class Drawing(Minimal):
+    draws = True
+    laws: Any = ()
+    seeds: list[int]
+
+    def reseed(self, seed: int) -> None:
+        self.seed = seed
+
+    def draft(self, history: Any, n_max: int) -> Any:
+        return [7][:n_max]
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        ([7], [float("nan")]),
+        ([7], [-1.0]),
+        ([7], [0.5]),
+        ([7], [float("inf")]),
+        ([], []),
+        ([6], [1.0]),
+        ([7, 8], [1.0]),
+        "x",
+        None,
+    ],
+)
+def test_a_law_that_cannot_be_is_an_error(tiny_target_path: Path, law: Any):
+    drawing = Drawing()
+    drawing.laws = [law]
+    with (
+        Llama(tiny_target_path, n_ctx=256, n_threads=1, budget="off") as llm,
+        pytest.raises(SpeculatorError, match=r"Drawing.*laws"),
+    ):
+        llm.generate("x", max_tokens=8, ignore_eos=True, temperature=1.0, spec=drawing)  # type: ignore[arg-type]
+
+
+def test_a_law_for_each_token_and_a_seed_are_asked_for(tiny_target_path: Path):
+    drawing, unseeded = Drawing(), Drawing()
+    unseeded.reseed = None  # type: ignore[assignment,method-assign]
+    with Llama(tiny_target_path, n_ctx=256, n_threads=1, budget="off") as llm:
+        how: dict[str, Any] = {"max_tokens": 8, "ignore_eos": True, "temperature": 1.0, "seed": 9}
+        with pytest.raises(SpeculatorError, match=r"0 for a draft of 1"):
+            llm.generate("x", spec=drawing, **how)  # type: ignore[arg-type]
+        assert drawing.seed == 9
+        with pytest.raises(SpeculatorError, match=r"Drawing.*reseed"):
+            llm.generate("x", spec=unseeded, **how)  # type: ignore[arg-type]
+
+
+def test_the_contract_takes_a_vocabulary_of_some_size():
+    with pytest.raises(InvalidValueError, match="n_vocab"):
+        check_speculator(Minimal, n_vocab=3)

@@ -69,7 +69,10 @@ def run(args: argparse.Namespace) -> int:
     """Do what `args` ask for; returns the exit code."""
     options = _options(args)
     check_outputs(args)
-    prompt = PROMPT if args.file is None else args.file.read_text(encoding="utf-8")
+    try:
+        prompt = PROMPT if args.file is None else args.file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        args.parser.error(f"{args.file}: not UTF-8 text ({error.reason} at byte {error.start})")
     model = load(args.model, n_gpu_layers=args.gpu_layers)
     with ProgressBar("measuring") as bar:
         report = measure_rollback(model, options, prompt=prompt, progress=bar)

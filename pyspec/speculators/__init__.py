@@ -5,7 +5,14 @@ Leaves verifying drafts to the decoder, and drafting with a model to a later lay
 """
 
 from pyspec.speculators.chain import Chain
-from pyspec.speculators.checked import checked_accept, checked_begin, checked_draft
+from pyspec.speculators.checked import (
+    checked_accept,
+    checked_begin,
+    checked_draft,
+    checked_laws,
+    checked_reseed,
+    optional,
+)
 from pyspec.speculators.history import History, Tokens, as_tokens
 from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
@@ -48,8 +55,11 @@ __all__ = [
     "checked_accept",
     "checked_begin",
     "checked_draft",
+    "checked_laws",
+    "checked_reseed",
     "make",
     "names",
+    "optional",
     "parse_options",
     "register",
 ]

@@ -13,6 +13,9 @@ from pyspec.speculators.history import History, Tokens
 __all__ = ["Adapted", "is_drafter"]
 
 
+_OPTIONAL = frozenset({"match_length", "decodes", "draws", "laws", "reseed"})
+
+
 def is_drafter(object_: object) -> bool:
     """Whether the three calls of a drafter are there."""
     return not isinstance(object_, type) and all(
@@ -23,8 +26,8 @@ def is_drafter(object_: object) -> bool:
 class Adapted:
     """A speculator of three methods, completed.
 
-    `name` is the object's, or its class's name; `nbytes`, `match_length` and `decodes` are the object's, if any. Where
-    the object has no `get_state` and `set_state`, a saved session starts it anew.
+    `name` is the object's, or its class's name; whatever else is optional is the object's, if it has it. Where the
+    object has no `get_state` and `set_state`, a saved session starts it anew.
     """
 
     def __init__(self, drafter: Any) -> None:
@@ -40,15 +43,11 @@ class Adapted:
         """What the object says of itself, else 0."""
         return int(getattr(self.drafter, "nbytes", 0))
 
-    @property
-    def match_length(self) -> int:
-        """What the object says of its last draft, else 0."""
-        return int(getattr(self.drafter, "match_length", 0))
-
-    @property
-    def decodes(self) -> bool:
-        """Whether the object says that it needs decodes to draft."""
-        return bool(getattr(self.drafter, "decodes", False))
+    def __getattr__(self, name: str) -> Any:
+        """`match_length`, `decodes`, `draws`, `laws` and `reseed` are the object's, if it has them."""
+        if name in _OPTIONAL:
+            return getattr(self.drafter, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def begin(self, tokens: Tokens) -> None:
         """The object's own."""

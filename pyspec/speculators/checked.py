@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
+from typing import Any
 
 import numpy as np
 
 from pyspec.errors import SpeculatorError
 from pyspec.speculators.history import History, Tokens
-from pyspec.speculators.protocol import Speculator
+from pyspec.speculators.protocol import Law, Speculator
 
-__all__ = ["checked_accept", "checked_begin", "checked_draft"]
+__all__ = ["checked_accept", "checked_begin", "checked_draft", "checked_laws", "checked_reseed", "optional"]
 
 _ONLY_INT = {int}
 
@@ -82,6 +83,56 @@ def checked_accept(speculator: Speculator, n_drafted: int, n_accepted: int, *, o
     """
     with _told(speculator, "accept"):
         speculator.accept(n_drafted, n_accepted, own=own)
+
+
+def checked_reseed(speculator: Speculator, seed: int) -> None:
+    """`reseed` of a speculator that draws, with its own exceptions told as such.
+
+    Raises:
+        SpeculatorError: it raised, or has no such call.
+    """
+    with _told(speculator, "reseed"):
+        speculator.reseed(seed)  # type: ignore[attr-defined]
+
+
+def optional(speculator: Speculator, name: str) -> int:
+    """An attribute that a speculator may have: `match_length`, or a truth like `decodes`; 0 where it has none.
+
+    Raises:
+        SpeculatorError: reading it raised, or it is no whole number from 0 on.
+    """
+    with _told(speculator, f"its {name}"):
+        value = getattr(speculator, name, 0)
+        number = index(value)
+    if not 0 <= number < 2**63:
+        raise SpeculatorError(
+            speculator=speculator.name, reason=f"its {name} is {value!r}, not a whole number from 0 on"
+        )
+    return number
+
+
+def checked_laws(speculator: Speculator, draft: list[int], start: int) -> list[Law]:
+    """The laws that the tokens of `draft`, its author's from `start` on, were drawn from.
+
+    Raises:
+        SpeculatorError: they are missing, no laws, or give a drafted token no chance.
+    """
+    with _told(speculator, "its laws"):
+        laws: list[Any] = list(speculator.laws)[start : start + len(draft)]  # type: ignore[attr-defined]
+        if len(laws) != len(draft):
+            raise ValueError(f"{len(laws)} for a draft of {len(draft)}")
+        return [_as_law(law, token) for law, token in zip(laws, draft, strict=True)]
+
+
+def _as_law(law: Any, token: int) -> Law:
+    ids, chances = np.asarray(law[0], np.int32), np.asarray(law[1], np.float32)
+    if ids.ndim != 1 or ids.shape != chances.shape:
+        raise ValueError(f"ids of shape {ids.shape} with probabilities of shape {chances.shape}")
+    if not np.isfinite(chances).all() or (chances < 0).any() or not 0.99 < float(chances.sum()) < 1.01:
+        raise ValueError(f"probabilities that sum to {float(chances.sum()):g}, not 1")
+    if not (chances[ids == token] > 0).any():
+        raise ValueError(f"token {token} was drafted and has no probability")
+    return ids, chances
 
 
 class _WrongDraftError(Exception):

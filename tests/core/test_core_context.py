@@ -51,6 +51,7 @@ def test_n_rs_seq_is_read_back_as_llama_cpp_clamps_it(arch_context: Make) -> Non
         ({"n_seq_max": 257}, "n_seq_max"),
         ({"n_rs_seq": -1}, "n_rs_seq"),
         ({"n_rs_seq": 40}, "n_rs_seq"),
+        ({"n_rs_seq": 13}, "n_rs_seq"),
         ({"n_outputs_max": -1}, "n_outputs_max"),
         ({"n_outputs_max": 2, "n_seq_max": 3}, "n_outputs_max"),
         ({"n_threads": -1}, "n_threads"),
