@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspec._core import Model, Vocab
+from pyspec._core import Model, Vocab, devices
 from pyspec.budget import BudgetOptions
 from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, int_between
 from pyspec.errors import (
@@ -40,6 +40,9 @@ __all__ = [
     "text_tokens",
     "tokens_in_range",
 ]
+
+SLOPE_CPU, SLOPE_DEVICE = 0.4, 0.05
+"""What one more token in a decode is taken to cost until it was measured, as a share of a decode of one."""
 
 BUDGETS = ("measured", "counts", "off")
 
@@ -187,7 +190,10 @@ def as_budget(budget: object, n_draft: int | None) -> BudgetOptions | None:
         budget = "measured" if n_draft is None else "off"
     if budget not in BUDGETS:
         raise InvalidValueError(name="budget", value=budget, allowed=f"one of {', '.join(BUDGETS)}, or BudgetOptions")
-    return None if budget == "off" else BudgetOptions(measured=budget == "measured")
+    if budget == "measured":
+        on_cpu = all(device.kind == "cpu" for device in devices())
+        return BudgetOptions(slope=SLOPE_CPU if on_cpu else SLOPE_DEVICE)
+    return None if budget == "off" else BudgetOptions(measured=False)
 
 
 def as_max_tokens(max_tokens: int | None) -> int | None:

@@ -16,7 +16,7 @@ EAGER = "ngram-map-k:size_n=3,size_m=8"
 
 @pytest.fixture
 def llm(tiny_target_path: Path, tiny_draft_path: Path):
-    with pyspec.Llama(tiny_target_path, n_ctx=512, n_threads=1, draft_model=tiny_draft_path) as made:
+    with pyspec.Llama(tiny_target_path, n_ctx=512, n_threads=1, draft_model=tiny_draft_path, budget="off") as made:
         yield made
 
 

@@ -26,7 +26,7 @@ def test_different_tokens_exit_with_1_and_a_margin(cli, monkeypatch):
 
     monkeypatch.setattr(Decoder, "_verify", wrong)
     # what was shown to the text stream stays as it was, so the tokens alone differ
-    result = cli(*ARGUMENTS, "--json")
+    result = cli(*ARGUMENTS, "--budget", "off", "--json")
     (found,) = json.loads(result.out)
     assert result.code == 1
     assert found["equal"] is False
