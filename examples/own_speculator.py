@@ -41,7 +41,7 @@ class TestAfterTheSamePair(SpeculatorContract):
 
 def main():
     """Generate plainly and with it."""
-    with pyspec.Llama(pyspec.models.tiny_target(), n_ctx=1024) as llm:
+    with pyspec.Llama(pyspec.models.tiny_target(), n_ctx=1024, budget="counts") as llm:
         prompt = "def area(width, height):\n    return width * height\n\n# the same function again:\n"
         plain = llm.generate(prompt, max_tokens=40, spec=None)
         fast = llm.generate(prompt, max_tokens=40, spec=AfterTheSamePair())

@@ -42,7 +42,7 @@ def test_a_prompt_file_is_taken_to_the_last_byte(cli, tmp_path, tiny_target_path
 
 
 def test_json_holds_the_completion_and_replaces_the_text(cli, expected):
-    result = cli("generate", "tiny-target", PROMPT, "-n", 32, "--spec", NGRAM, "--json")
+    result = cli("generate", "tiny-target", PROMPT, "-n", 32, "--spec", NGRAM, "--budget", "off", "--json")
     printed = json.loads(result.out)
     assert printed["text"] == expected.text
     assert printed["tokens"] == expected.tokens
@@ -145,7 +145,8 @@ def test_compare_fails_and_says_where_when_texts_differ(cli, monkeypatch):
 
 
 def test_compare_as_json_holds_both_runs(cli, expected):
-    printed = json.loads(cli("generate", "tiny-target", PROMPT, "-n", 32, "--spec", NGRAM, "--compare", "--json").out)
+    how = ("-n", 32, "--spec", NGRAM, "--budget", "off")
+    printed = json.loads(cli("generate", "tiny-target", PROMPT, *how, "--compare", "--json").out)
     assert printed["equal"] is True
     assert printed["plain"]["text"] == printed["speculative"]["text"] == expected.text
     assert printed["plain"]["stats"]["n_drafted"] == 0 < printed["speculative"]["stats"]["n_drafted"]
