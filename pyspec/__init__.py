@@ -6,8 +6,20 @@ has what can go wrong.
 
 import logging
 import os.path
+from importlib import import_module
+from typing import Any
 
-from pyspec import _core, errors, models
+try:
+    from pyspec import _core
+except ImportError as error:
+    if isinstance(error, ImportError) and "_core" in str(error) and "partially initialized" in str(error):
+        where = os.path.dirname(os.path.abspath(__file__))
+        raise ImportError(
+            f"pyspec was found in its source folder, {where}, which holds no compiled extension; start Python from "
+            "another folder, or install it in place: pip install -e . --no-build-isolation"
+        ) from error
+    raise
+from pyspec import errors, models
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.llm import Llama
@@ -37,9 +49,11 @@ if os.path.isdir(_backends):
     _core.load_backends(_backends)
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version  # a tenth of the import's time, and seldom asked for
 
         return version("pyspec-llama")
+    if name in ("bench", "testing"):  # seldom needed, too
+        return import_module(f"pyspec.{name}")
     raise AttributeError(f"module 'pyspec' has no attribute {name!r}")

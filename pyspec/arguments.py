@@ -57,7 +57,7 @@ _CHECKS: dict[str, Check] = {
     "n_threads": int_between(0, 512),
     "n_gpu_layers": int_between(-(2**31), 2**31 - 1),
     "n_seq_max": int_between(1, 254),
-    "n_rs_seq": int_between(0, 2**16),
+    "n_rs_seq": int_between(0, 32),
     "checkpoint_budget_bytes": int_between(0, 2**63 - 1),
     "flash_attn": (lambda v: v is None or isinstance(v, bool), "True, False, or None to let llama.cpp decide"),
     "exact": (lambda v: isinstance(v, bool), "True or False"),

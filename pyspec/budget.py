@@ -24,6 +24,8 @@ N_STREAK = 64
 _PRIOR_BY_MATCH = (0.4, 0.15, 0.2, 0.35, 0.55, 0.7, 0.8, 0.85)
 """Chance of a first token from a match of unknown length, of 1, 2 to 3, 4 to 7 ... tokens, before any was seen."""
 
+_LENGTHS = np.arange(1, 129)
+
 _CHANGE = 0.02
 """Share by which a cost must have changed to be noticed."""
 
@@ -63,7 +65,7 @@ class BudgetOptions:
         "width_max": int_between(2, 128),
         "gain": between(0, 10),
         "memory": int_between(2, 100_000),
-        "overhead": between(0, 1),
+        "overhead": between(1e-4, 1),
         "draft_token": between(0, 10),
         "probe_every": int_between(1, 1_000_000),
     }
@@ -148,35 +150,40 @@ class AcceptanceRecord:
         self._keep = 1.0 - 1.0 / options.memory
         self._first = [_Share(_PRIOR_WEIGHT, _PRIOR_WEIGHT * prior) for prior in _PRIOR_BY_MATCH]
         self._later = [_Share() for _ in range(N_STREAK)]
-        self._chances: list[float] | None = None
+        self._chances = [_PRIOR_LATER] * N_STREAK
+        self._n_current = 0  # of the chances, the first ones are up to date
 
     def observe(self, streak: int, match_length: int, right: bool) -> None:
         """A token after `streak` right ones in a row, from a match of `match_length`, was `right` or not."""
-        share = self._later[min(streak, N_STREAK) - 1] if streak else self._first[_match_class(match_length)]
+        if streak:
+            i = min(streak, N_STREAK) - 1
+            share, self._n_current = self._later[i], min(self._n_current, i)
+        else:
+            share = self._first[_match_class(match_length)]
         share.n = share.n * self._keep + 1.0
         share.right = share.right * self._keep + right
-        self._chances = None
 
     def expected(self, streak: int, match_length: int, n: int) -> NDArray[np.float64]:
         """[n] probability that each token of a draft is reached and right."""
-        later = self._chances
-        if later is None:
-            later = self._chances = self._smoothed()
-        chances = later[max(0, streak - 1) : max(0, streak - 1) + n]
-        chances += later[-1:] * (n - len(chances))
+        start = max(0, streak - 1)
+        self._bring_up_to_date(min(start + n, N_STREAK))
+        chances = self._chances[start : start + n]
+        chances += self._chances[-1:] * (n - len(chances))
         if streak == 0:
             first = self._first[_match_class(match_length)]
             chances = [first.right / first.n, *chances[: n - 1]]
         reached: NDArray[np.float64] = np.multiply.accumulate(np.array(chances, np.float64))
         return reached
 
-    def _smoothed(self) -> list[float]:
+    def _bring_up_to_date(self, n: int) -> None:
         """Chances after 1, 2, ... right tokens: each leans on the one before as far as it was not seen itself."""
-        chances, chance = [], _PRIOR_LATER
-        for share in self._later:
+        chances, current = self._chances, self._n_current
+        chance = chances[current - 1] if current else _PRIOR_LATER
+        for i in range(current, n):
+            share = self._later[i]
             chance = (share.right + _PRIOR_WEIGHT * chance) / (share.n + _PRIOR_WEIGHT)
-            chances.append(chance)
-        return chances
+            chances[i] = chance
+        self._n_current = max(current, n)
 
 
 @dataclass(slots=True)
@@ -229,9 +236,10 @@ def best_length(
     reached = reached[:n]
     tokens = 1.0 + np.cumsum(reached)
     # What a second is worth: the most tokens that it gives where one token is pending, with a draft or without.
-    alone = tokens / _seconds(reached, tokens, curve, round_costs, 1)
-    worth = max(1.0 / float(curve[1]), float(alone.max()))
-    gains = tokens - worth * _seconds(reached, tokens, curve, round_costs, n_pending)
+    alone = _seconds(reached, tokens, curve, round_costs, 1)
+    worth = max(1.0 / float(curve[1]), float((tokens / alone).max()))
+    here = alone if n_pending == 1 else _seconds(reached, tokens, curve, round_costs, n_pending)
+    gains = tokens - worth * here
     best = int(gains.argmax())
     ratio = 1.0 + float(gains[best]) - (1.0 - worth * float(curve[n_pending]))
     return (best + 1, ratio) if ratio > 1.0 + gain else (0, 1.0)
@@ -246,7 +254,7 @@ def _seconds(
 ) -> NDArray[np.float64]:
     """[n] what a round with a draft of each length takes, and makes later rounds take longer."""
     n = len(reached)
-    lengths = np.arange(1, n + 1)
+    lengths = _LENGTHS[:n]
     rejected = 1.0 - reached
     seconds = curve[n_pending + 1 : n_pending + n + 1] + round_costs.draft_token * lengths
     seconds = seconds + rejected * round_costs.rollback

@@ -74,7 +74,7 @@ class Checkpoints:
             _log.warning("no context checkpoint at position %d: %s", pos, error)
             return
         if self.max_bytes and state.n_bytes > self.max_bytes:
-            _log.warning("no context checkpoint: %d bytes exceed checkpoint_bytes=%d", state.n_bytes, self.max_bytes)
+            _log.warning("no context checkpoint: %d bytes exceed max_bytes=%d", state.n_bytes, self.max_bytes)
             return
         self._kept = [kept for kept in self._kept if kept[0] < pos]
         self._kept.append((pos, state))

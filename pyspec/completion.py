@@ -89,5 +89,5 @@ def completed(
         seed=seed,
         stats=stats,
         timings=stats.timings,
-        token_ends=stream._ends[:n_tokens],
+        token_ends=stream.ends,
     )

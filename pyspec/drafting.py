@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from time import perf_counter
 
 from pyspec.budget import AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
@@ -86,6 +87,7 @@ class Drafting:
             SpeculatorError: the speculator's `begin` raised.
         """
         self.counts = DraftingCounts()
+        self.drafted, self.laws = [], []  # a round that was stopped left its own
         if self.speculator is not None:
             checked_begin(self.speculator, prompt)
 
@@ -115,16 +117,15 @@ class Drafting:
         Raises:
             SpeculatorError: a speculator's `accept` raised.
         """
-        self._note(None, [], 0)
+        self.drafted, self.laws = [], []
         self.n_rounds += 1
         if n_drafted and self.speculator is not None:
             checked_accept(self.speculator, n_drafted, n_accepted, own=True)
 
-    def _note(self, author: Speculator | None, draft: list[int], start: int) -> None:
+    def _note(self, author: Speculator, draft: list[int], start: int) -> None:
         """Remember the draft that is being verified, and what its tokens (its author's from `start` on) came from."""
         self.drafted = draft
-        draws = author is not None and draft and optional(author, "draws")
-        self.laws = checked_laws(author, draft, start) if author is not None and draws else []
+        self.laws = checked_laws(author, draft, start) if draft and optional(author, "draws") else []
 
 
 class _Member:
@@ -222,6 +223,7 @@ class BudgetedDrafting(Drafting):
     def begin(self, prompt: Tokens) -> None:
         """As `Drafting.begin`; costs and records of earlier generations stay."""
         self.counts = DraftingCounts()
+        self.drafted, self.laws = [], []
         self._chosen = None
         for member in self._members:
             member.begin()
@@ -232,8 +234,10 @@ class BudgetedDrafting(Drafting):
         self._round.n_pending = n_pending
         best, best_n, best_ratio = None, 0, 1.0
         for member in self._members:
-            offer = self._costly_offer if member.decodes else self._offer
-            n, ratio = offer(member, history, n_max, n_vocab, best_ratio)
+            if member.decodes:
+                n, ratio = self._costly_offer(member, history, n_max, n_vocab, best_ratio)
+            else:
+                n, ratio = self._offer(member, history, n_max, n_vocab)
             if n and ratio > best_ratio:
                 best, best_n, best_ratio = member, n, ratio
         self._chosen = best
@@ -258,7 +262,7 @@ class BudgetedDrafting(Drafting):
 
     def settle(self, history: History, n_drafted: int, n_accepted: int) -> None:
         """Judge all open proposals by what the target said."""
-        self._note(None, [], 0)
+        self.drafted, self.laws = [], []
         self.n_rounds += 1
         for member in self._members:
             if n_drafted and member is not self._chosen:
@@ -268,7 +272,7 @@ class BudgetedDrafting(Drafting):
         self._chosen = None
 
     # ------------------------------------------------------------- offers
-    def _offer(self, member: _Member, history: History, n_max: int, n_vocab: int, best: float) -> tuple[int, float]:
+    def _offer(self, member: _Member, history: History, n_max: int, n_vocab: int) -> tuple[int, float]:
         """What the member would draft now, and by how much that beats plain decoding."""
         if member.is_open:
             rest = len(member.proposal) - member.n_right
@@ -287,7 +291,7 @@ class BudgetedDrafting(Drafting):
         """The same, but asked only when that promises more than the best draft so far, or to probe."""
         plain = self.cost.plain
         token_s = member.token_s if self.options.measured else self.options.draft_token * plain
-        costs = RoundCosts(self._round.n_pending, self._round.rollback, self._round.keeps_accepted, token_s)
+        costs = replace(self._round, draft_token=token_s)
         streak = member.streak if len(history) - member.seen <= 1 else 0
         n, ratio = best_length(member.record.expected(streak, 0, n_max), self.cost, costs, gain=self.options.gain)
         if n == 0 or ratio <= best:
@@ -303,17 +307,13 @@ class BudgetedDrafting(Drafting):
 
     def _may_probe(self, member: _Member, n_history: int) -> bool:
         """Whether it is time to see if a speculator with a bad record has become better; ever more rarely."""
-        if member.probe_gap == 0:
-            member.probe_gap = self.options.probe_every
-        elif n_history >= member.probe_at:
-            member.probe_gap = min(2 * member.probe_gap, _PROBES_RARER * self.options.probe_every)
-            member.probe_at = n_history + member.probe_gap
-            self.counts.n_probes += 1
-            return True
-        else:
+        first, every = member.probe_gap == 0, self.options.probe_every
+        if not first and n_history < member.probe_at:
             return False
+        member.probe_gap = every if first else min(2 * member.probe_gap, _PROBES_RARER * every)
         member.probe_at = n_history + member.probe_gap
-        return False
+        self.counts.n_probes += not first
+        return not first
 
     # ------------------------------------------------------------- parts
     def _why_silent(self, n_history: int) -> Decision:

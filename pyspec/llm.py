@@ -63,7 +63,7 @@ class Llama:
         n_threads: CPU threads, 0 for the physical cores.
         n_gpu_layers: layers on the GPU, negative for all.
         n_seq_max: sequences the user can use; a spare one for rollback comes on top.
-        n_rs_seq: recurrent states kept for `rollback="snapshot"`, where the architecture has them.
+        n_rs_seq: states kept for `rollback="snapshot"`, where the architecture has them: to 32, LFM2 to 12.
         flash_attn: on, off, or None to let llama.cpp decide.
         seed: default seed of generations, None draws one each time.
         spec: default speculator: a name ("auto", "suffix", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",

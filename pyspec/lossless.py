@@ -103,6 +103,8 @@ def _row_after(llm: Llama, tokens: list[int]) -> Any:
     with llm._exclusive():
         memory = llm._decoder.memory
         memory.clear()
-        memory.feed(as_tokens(tokens), n_last=max(1, min(memory.context.n_batch, len(tokens) - 1)))
-        memory.decode(tokens[memory.n_past :], 1)
+        memory.feed(as_tokens(tokens), n_last=memory.context.n_batch)
+        if memory.n_past < len(tokens) - 1:
+            memory.decode(tokens[memory.n_past : -1], 0)
+        memory.decode(tokens[-1:], 1)
         return memory.context.logits(memory.first_row, 1)[0]

@@ -58,7 +58,7 @@ _TABLE: dict[str, NamedModel] = {
         NamedModel(
             name="tiny-target",
             file_name="pyspec-tiny-target-q8_0.gguf",
-            about="LFM2 hybrid with 11 million parameters that rewrites Python code, the embedded target",
+            about="LFM2 hybrid with 5.4 million parameters that rewrites Python code, the embedded target",
             licence="MIT",
         ),
         NamedModel(

@@ -64,15 +64,12 @@ class SequenceMemory:
         self.n_past += len(tokens)
 
     def feed(self, tokens: Tokens, *, n_last: int) -> None:
-        """Decode all but the last 1 to `n_last` tokens in steps of `n_batch`, without outputs.
+        """Decode all but the last 1 to `n_last` tokens in steps of `n_last`, without outputs.
 
         The steps depend on the number of tokens alone, so that plain and speculative runs split alike.
         """
-        start, n = 0, len(tokens)
-        while n - start > n_last:
-            step = min(n_last, n - start - 1)
-            self.decode(tokens[start : start + step], 0)
-            start += step
+        for start in range(0, len(tokens) - n_last, n_last):
+            self.decode(tokens[start : start + n_last], 0)
 
     def save(self, n_draft: int) -> None:
         """Make the present end restorable before a draft of `n_draft` tokens."""

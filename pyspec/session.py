@@ -10,8 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from numbers import Integral
+from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 from pyspec._core import State
 from pyspec.arguments import prompt_tokens, tokens_in_range
 from pyspec.completion import Completion
+from pyspec.config import SamplingOptions, int_between
 from pyspec.errors import (
     BusyError,
     ContextFullError,
@@ -37,6 +37,7 @@ from pyspec.speculators import History, Tokens
 __all__ = ["Session", "Turn"]
 
 _log = logging.getLogger("pyspec")
+_OPTIONS = set(inspect.signature(Llama.stream).parameters) - {"self", "prompt", "reuse", "sampling"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,14 @@ class Session:
     """
 
     def __init__(self, llm: Llama, **defaults: Any) -> None:
+        if not isinstance(llm, Llama):
+            raise InvalidValueError(name="llm", value=llm, allowed="a pyspec.Llama")
+        _check_options(defaults)
         self.llm = llm
         self.defaults = defaults
         self.turns: list[Turn] = []
         self._tokens: list[int] = []
-        self._is_open = False
+        self._open: object | None = None  # the stream that is at work
 
     # ------------------------------------------------------------- the text
     @property
@@ -111,9 +115,8 @@ class Session:
             InvalidValueError: more than there are, or fewer than none.
         """
         self._refuse_open()
-        whole = isinstance(n_tokens, Integral) and not isinstance(n_tokens, bool)
-        if not whole or not 0 <= n_tokens <= len(self._tokens):
-            allowed = f"a whole number from 0 to {len(self._tokens)}"
+        ok, allowed = int_between(0, len(self._tokens))
+        if not ok(n_tokens):
             raise InvalidValueError(name="n_tokens", value=n_tokens, allowed=allowed)
         del self._tokens[n_tokens:]
         self.turns = [turn for turn in self.turns if turn.n_prompt + turn.n_generated <= n_tokens]
@@ -124,6 +127,7 @@ class Session:
         Raises:
             InvalidValueError: there is none.
         """
+        self._refuse_open()
         if not self.turns:
             raise InvalidValueError(name="session", value="no turns", allowed="one with a turn to take back")
         turn = self.turns[-1]
@@ -167,35 +171,32 @@ class Session:
 
         Until it ends the session's text cannot be changed.
         """
-        given = self.defaults | options
-        for name in ("prompt", "reuse", "on_text"):
-            if name in given:
-                known = sorted(inspect.signature(self.llm.stream).parameters.keys() - {"prompt", "reuse", "sampling"})
-                raise UnknownOptionError(name=name, known=known)
         self._refuse_open()
+        _check_options(options)
         start = len(self._tokens)
         prompt = self._tokens + self._as_tokens(text)
         if not prompt:
             raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
-        self._is_open = True
+        mine = self._open = object()
         try:
-            for piece in self.llm.stream(prompt, reuse=True, **given):
+            for piece in self.llm.stream(prompt, reuse=True, **self.defaults | options):
                 if isinstance(piece, Completion):
                     self._record(start, prompt, piece)
                 yield piece
             assert isinstance(piece, Completion)
             return piece
         finally:
-            self._is_open = False
+            if self._open is mine:  # a stream that was left at its completion closes no later one
+                self._open = None
 
     def _record(self, start: int, prompt: list[int], completion: Completion) -> None:
-        self._is_open = False
+        self._open = None
         self._tokens = prompt + completion.tokens
         n_decoded = len(prompt) - completion.stats.n_reused
         self.turns.append(Turn(start, len(prompt), n_decoded, len(completion.tokens), completion.finish_reason))
 
     def _refuse_open(self) -> None:
-        if self._is_open:
+        if self._open is not None:
             raise BusyError(what="session")
 
     def _as_tokens(self, text: str | Sequence[int]) -> list[int]:
@@ -210,10 +211,11 @@ class Session:
     def save(self, path: str | PathLike[str]) -> int:
         """Write the session to a file, in one step: a crash leaves the old one. Returns its bytes.
 
-        Text, turns, options, and, where memory holds this session's text, the whole state of memory, the context
-        checkpoints and the speculators' states.
+        Text, turns, options, and, where memory holds this session's text, its whole state and the context checkpoints.
+        Speculators, a draft model among them, read the text again.
 
         Raises:
+            BusyError: a generation is at work.
             OSError: the file cannot be written.
             InvalidValueError: options that cannot be written as JSON.
         """
@@ -244,7 +246,7 @@ class Session:
         if data.model != _fingerprint(llm):
             about, own = data.model.get("description"), _fingerprint(llm)["description"]
             raise StateError(reason=f"{Path(path).name} is a session of another model: {about!r}, not {own!r}")
-        if len(data.tokens) > llm.n_ctx:
+        if len(data.tokens) > llm.n_ctx + 1:  # the last token of a full context stands beyond memory
             raise ContextFullError(n_past=0, n_new=len(data.tokens), n_ctx=llm.n_ctx)
         session = cls(llm)
         try:
@@ -267,6 +269,18 @@ class Session:
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """Options as JSON can hold them: token ids are no names."""
     return {n: [list(pair) for pair in v.items()] if isinstance(v, Mapping) else v for n, v in options.items()}
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what `Llama.stream` does not know, or a session decides itself.
+
+    Raises:
+        UnknownOptionError: with the nearest name.
+    """
+    known = _OPTIONS | {field.name for field in fields(SamplingOptions)}
+    for name in options:
+        if name not in known:
+            raise UnknownOptionError(name=name, known=known)
 
 
 def _fingerprint(llm: Llama) -> dict[str, Any]:
@@ -298,7 +312,7 @@ def _take(llm: Llama, held: HeldMemory) -> None:
     """Give memory what a file held; where that cannot be, memory is empty and the next turn decodes everything.
 
     Raises:
-        StateError: a state of another model or of other settings of the context.
+        StateError, ContextFullError: a state of another model or of other settings of the context.
     """
     decoder = llm._decoder
     memory, checkpoints = decoder.memory, decoder.checkpoints

@@ -7,6 +7,7 @@ of everything before it. Nothing in a file is ever executed. Leaves the meaning 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -84,12 +85,14 @@ def write_session(path: str | PathLike[str], data: SessionData) -> int:
         "lengths": [len(part) for part in parts],
     }
     try:
-        header = json.dumps(about).encode()
+        header = json.dumps(about, default=_plain).encode()
     except (TypeError, ValueError) as error:
         allowed = f"options that JSON can hold ({error})"
         raise InvalidValueError(name="defaults", value=data.defaults, allowed=allowed) from error
     start = _MAGIC + _VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little") + header
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     digest, n_bytes = hashlib.sha256(), 0
     try:
@@ -101,6 +104,8 @@ def write_session(path: str | PathLike[str], data: SessionData) -> int:
             file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(temporary, target.stat().st_mode & 0o777)
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -147,6 +152,13 @@ def read_session(path: str | PathLike[str]) -> SessionData:
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise StateError(reason=f"{name} is a session of another make: {error!r}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of numpy as JSON has them."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no plain data")
 
 
 def _parts(raw: bytes, start: int, lengths: list[int]) -> list[memoryview]:

@@ -42,6 +42,7 @@ class SpeculatorPool:
         n_gpu_layers: layers on the GPU of draft models that are loaded here, negative for all.
         budget: how lengths are decided, None leaves them to the speculators.
         keeps_accepted: the target's rollback loses no accepted tokens.
+        cost: what is known of the target's decodes, None to learn it.
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class SpeculatorPool:
         n_gpu_layers: int = -1,
         budget: BudgetOptions | None = None,
         keeps_accepted: bool = False,
+        cost: CostModel | None = None,
     ) -> None:
         self._target = target
         self._budget = budget
-        self._cost = CostModel(budget or BudgetOptions())
+        self._cost = cost or CostModel(budget or BudgetOptions())
         self._keeps_accepted = keeps_accepted
-        self._drafting: dict[int, Drafting] = {}
+        self._drafting: dict[tuple[int, ...], Drafting] = {}
         self._n_gpu_layers = n_gpu_layers
         self._source = draft_model
         self._options = (
@@ -96,6 +98,8 @@ class SpeculatorPool:
         key = "+".join(texts) if len(texts) == len(names) else None
         if key is not None and key in self._made:
             return self._made[key]
+        if key is None and isinstance(spec, (list, tuple)):
+            spec = [self.get(one) if isinstance(one, str) else one for one in spec]
         has_draft = self._source is not None
         made = make(spec, n_vocab=self._target.vocab.n_tokens, draft=self._draft, has_draft=has_draft)
         if key is not None:
@@ -107,13 +111,15 @@ class SpeculatorPool:
 
         Raises: as `get`.
         """
-        speculator = self.get(spec)
-        if speculator is None or self._budget is None:
-            return Drafting(speculator)
-        kept = self._drafting.pop(id(speculator), None)
+        plain = Drafting(self.get(spec))
+        if plain.speculator is None or self._budget is None:
+            return plain
+        key = tuple(id(getattr(member, "drafter", member)) for member in plain.members)
+        kept = self._drafting.pop(key, None)
         if kept is None:
-            kept = BudgetedDrafting(speculator, self._budget, cost=self._cost, keeps_accepted=self._keeps_accepted)
-        self._drafting[id(speculator)] = kept  # holds the speculator, so that no other gets its id
+            budget, cost = self._budget, self._cost
+            kept = BudgetedDrafting(plain.speculator, budget, cost=cost, keeps_accepted=self._keeps_accepted)
+        self._drafting[key] = kept  # holds the members, so that no others get their ids
         if len(self._drafting) > _N_KEPT:
             del self._drafting[next(iter(self._drafting))]
         return kept

@@ -98,6 +98,11 @@ class TextStream:
         return "".join(self._parts)
 
     @property
+    def ends(self) -> list[int]:
+        """[n_tokens] characters of the text up to the end of each token that belongs to it."""
+        return self._ends[: self.n_tokens]
+
+    @property
     def n_tokens(self) -> int:
         """Tokens that lie wholly inside the text: all of them, unless a stop string cut it."""
         return len(self._ends) if self._n_kept is None else self._n_kept

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from pyspec.budget import BudgetOptions, CostModel
 from pyspec.decoder import Decoder, DecoderOptions, Request
-from pyspec.drafting import Drafting
+from pyspec.drafting import BudgetedDrafting, Drafting
 from pyspec.rollback.protocol import Rollback
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators import make
@@ -71,7 +72,16 @@ def truth(n: int, repeat: bool, seed: int = 1) -> np.ndarray:
     return out.astype(np.int32)
 
 
-def measure(spec: str, n_prompt: int, n_new: int, repeat: bool) -> tuple[float, int, float]:
+def drafting_of(spec: str, budget: str) -> Drafting:
+    """What drafts, with or without a budget; its costs are assumed, since nothing here takes a model's time."""
+    speculator = make(spec, n_vocab=49152)
+    if budget == "off" or speculator is None:
+        return Drafting(speculator)
+    options = BudgetOptions(measured=False)
+    return BudgetedDrafting(speculator, options, cost=CostModel(options), keeps_accepted=False)
+
+
+def measure(spec: str, budget: str, n_prompt: int, n_new: int, repeat: bool) -> tuple[float, int, float]:
     """Microseconds a round, rounds, and tokens a round."""
     tokens = truth(n_prompt + n_new + 512, repeat)
     context: Any = InstantContext(tokens)
@@ -82,7 +92,7 @@ def measure(spec: str, n_prompt: int, n_new: int, repeat: bool) -> tuple[float, 
         Request(
             prompt=tokens[:n_prompt],
             sampler=sampler,
-            drafting=Drafting(make(spec, n_vocab=49152)),
+            drafting=drafting_of(spec, budget),
             max_tokens=n_new,
             end_tokens=frozenset({49151}),
             emit=lambda token: "stop" if stream.push(token) else None,
@@ -105,11 +115,21 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=32768, help="tokens of prompt")
     parser.add_argument("--new", type=int, default=4000, help="tokens to generate")
     args = parser.parse_args()
-    print(f"{'speculator':44} {'text':10} {'us/round':>9} {'rounds':>7} {'tokens/round':>13}")
-    for spec in ("none", "default", "ngram-mod:n_match=6,n_min=2,n_max=16", "ngram-map-k:size_n=6,size_m=16"):
+    print(f"{'speculator':44} {'budget':7} {'text':10} {'us/round':>9} {'rounds':>7} {'tokens/round':>13}")
+    cases = [
+        ("none", "off"),
+        ("default", "off"),
+        ("ngram-mod:n_match=6,n_min=2,n_max=16", "off"),
+        ("ngram-map-k:size_n=6,size_m=16", "off"),
+        ("ngram-map-k:size_n=6,size_m=16", "counts"),
+        ("suffix", "off"),
+        ("auto", "counts"),
+    ]
+    for spec, budget in cases:
         for repeat in (True, False):
-            us, rounds, per_round = min(measure(spec, args.history, args.new, repeat) for _ in range(3))
-            print(f"{spec:44} {'repeating' if repeat else 'random':10} {us:9.1f} {rounds:7} {per_round:13.2f}")
+            us, rounds, per_round = min(measure(spec, budget, args.history, args.new, repeat) for _ in range(3))
+            text = "repeating" if repeat else "random"
+            print(f"{spec:44} {budget:7} {text:10} {us:9.1f} {rounds:7} {per_round:13.2f}")
 
 
 if __name__ == "__main__":

@@ -232,6 +232,7 @@ def test_no_length_is_wider_than_costs_are_known():
         {"width_max": 1},
         {"width_max": 129},
         {"overhead": 2},
+        {"overhead": 0},
         {"probe_every": 0},
         {"draft_token": -1},
     ],

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pyspec._core import Model
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.drafting import BudgetedDrafting, Drafting
 from pyspec.errors import SpeculatorError
+from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Chain, History, Scripted, Speculator, as_tokens
 
 N_VOCAB = 1000
@@ -314,3 +317,26 @@ def test_without_a_speculator_nothing_is_drafted():
     drafting.begin(as_tokens([1]))
     assert drafting.draft(History(as_tokens([1])), 8, n_pending=1, n_vocab=N_VOCAB) == []
     assert drafting.name == "none"
+
+
+# ------------------------------------------------------------------ what is kept of a speculator
+
+
+def test_records_are_kept_of_objects_given_again(tiny_target_path: Path):
+    """Of one alone, of one of three methods (which gets a new wrapper each time), and of a list."""
+
+    class Three:
+        def begin(self, tokens: Any) -> None: ...
+
+        def draft(self, history: History, n_max: int) -> list[int]:
+            return []
+
+        def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None: ...
+
+    whole, three = Scripted([]), Three()
+    pool = SpeculatorPool(Model(tiny_target_path), n_ctx=256, budget=BudgetOptions())
+    for spec in (whole, three, [three, whole], "suffix", ["suffix", three]):
+        assert pool.drafting(spec) is pool.drafting(spec)  # type: ignore[arg-type]
+    assert pool.drafting(whole) is not pool.drafting([three, whole])  # type: ignore[list-item]
+    assert pool.drafting(whole) is not pool.drafting(Scripted([]))
+    pool.close()

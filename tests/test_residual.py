@@ -10,9 +10,10 @@ import pytest
 
 from pyspec import Llama
 from pyspec._core import Model, Sampler
+from pyspec.budget import BudgetOptions
 from pyspec.config import SamplingOptions
 from pyspec.drafting import Drafting
-from pyspec.errors import UnsupportedError
+from pyspec.errors import AbortedError, UnsupportedError
 from pyspec.residual import ResidualSampler, keep_or_correct, with_residual
 from pyspec.speculators import Law, Scripted
 
@@ -186,3 +187,26 @@ def test_mirostat_and_drawn_drafts_exclude_each_other(tiny: Model):
     options = SamplingOptions(temperature=1.0, mirostat=2, seed=1)
     with pytest.raises(UnsupportedError, match=r"mirostat=2.*temperature"):
         with_residual(Sampler(tiny, options), Drafting(Drawn(np.arange(3))), options)
+
+
+def test_a_round_that_was_stopped_leaves_nothing_to_the_next_generation(tiny: Model, tiny_draft_path: Path):
+    budget = BudgetOptions(measured=False, slope=0, draft_token=0)
+    how: dict[str, Any] = {"temperature": 1.5, "ignore_eos": True}
+    with Llama(
+        tiny, n_ctx=512, n_threads=1, budget=budget, draft_model=tiny_draft_path, draft_options={"temperature": 1.5}
+    ) as llm:
+        speculator = llm._speculators.drafting("draft-model")
+
+        def go(seed: int) -> list[int]:
+            return llm.generate("The old man went", max_tokens=6, seed=seed, spec="draft-model", **how).tokens
+
+        expected = [go(seed) for seed in range(6)]
+        n_stopped = 0
+        for seed in range(6):
+            with pytest.raises(AbortedError):
+                llm.generate(
+                    "import random\n", max_tokens=90, seed=9, spec="draft-model", on_text=lambda _: llm.abort(), **how
+                )
+            n_stopped += bool(speculator.laws)
+            assert go(seed) == expected[seed]
+    assert n_stopped, "a draft was being verified when it was stopped"

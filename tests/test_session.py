@@ -257,6 +257,41 @@ def test_the_text_of_an_open_stream_cannot_be_changed(llm: Llama, change: Callab
     session.append("x")
 
 
+def test_a_stream_left_at_its_completion_does_not_open_a_later_ones_text(llm: Llama):
+    session = Session(llm)
+    old = session.stream(FIRST, **HOW)
+    for piece in old:
+        if isinstance(piece, Completion):
+            break
+    new = session.stream(SECOND, **HOW)
+    next(new)
+    old.close()
+    with pytest.raises(BusyError, match="session"):
+        session.append("lost")
+    list(new)
+    session.append("kept")
+    assert session.text.endswith("kept")
+
+
+def test_undo_under_an_open_first_stream_is_refused(llm: Llama):
+    session = Session(llm)
+    stream = session.stream(FIRST, **HOW)
+    next(stream)
+    with pytest.raises(BusyError, match="session"):
+        session.undo()
+
+
+@pytest.mark.parametrize("wrong", [None, "model.gguf"])
+def test_only_a_llama_carries_a_session(wrong: Any):
+    with pytest.raises(InvalidValueError, match="llm"):
+        Session(wrong)
+
+
+def test_a_misspelt_default_is_refused_at_once(llm: Llama):
+    with pytest.raises(UnknownOptionError, match="temperature"):
+        Session(llm, temprature=1)
+
+
 def test_text_is_told_as_it_comes(llm: Llama):
     pieces: list[str] = []
     out = Session(llm).generate(FIRST, on_text=pieces.append, **HOW)
@@ -268,7 +303,7 @@ def test_what_the_session_decides_itself_is_no_option(llm: Llama, name: str):
     with pytest.raises(UnknownOptionError, match=name):
         Session(llm).generate("x", **{name: True})
     with pytest.raises(UnknownOptionError, match=name):
-        Session(llm, **{name: True}).generate("x")
+        Session(llm, **{name: True})
 
 
 @pytest.mark.parametrize("text", [None, 5, b"bytes", iter([1])])
@@ -394,6 +429,33 @@ def test_token_ids_stay_numbers_in_a_file(llm: Llama, tmp_path: Path, bias: Any)
     session.save(tmp_path / "talk.session")
     expected = session.generate(SECOND, **HOW)
     assert Session.load(tmp_path / "talk.session", llm).generate(SECOND, **HOW).tokens == expected.tokens
+
+
+def test_a_session_that_filled_its_context_comes_back(tiny_target_path: Path, tmp_path: Path):
+    with Llama(tiny_target_path, n_ctx=256, n_threads=1) as small:
+        session = Session(small)
+        out = session.generate([5] * 250, max_tokens=20, ignore_eos=True)
+        assert (out.finish_reason, len(session)) == ("context", 257)
+        session.save(tmp_path / "full.session")
+        assert Session.load(tmp_path / "full.session", small).tokens == session.tokens
+
+
+def test_numbers_of_numpy_stand_in_a_file_as_numbers(llm: Llama, tmp_path: Path):
+    session = Session(llm, temperature=np.float32(0.5), seed=np.int64(3), stop_tokens=np.array([7]))
+    session.append(FIRST)
+    session.save(tmp_path / "talk.session")
+    assert Session.load(tmp_path / "talk.session", llm).defaults == {"temperature": 0.5, "seed": 3, "stop_tokens": [7]}
+
+
+def test_a_missing_folder_is_named(llm: Llama, tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="nowhere'"):
+        Session(llm).save(tmp_path / "nowhere" / "talk.session")
+
+
+def test_a_file_keeps_its_permissions(llm: Llama, saved: Path):
+    saved.chmod(0o644)
+    Session(llm).save(saved)
+    assert saved.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_context_that_cannot_take_the_state_decodes_the_text(

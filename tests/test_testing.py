@@ -275,6 +275,12 @@ class Drawing(Minimal):
         ([], []),
         ([6], [1.0]),
         ([7, 8], [1.0]),
+        ([7, 7], [0.1, 0.9]),
+        ([7, -7], [0.5, 0.5]),
+        ([7.9], [1.0]),
+        (["7"], [1.0]),
+        ([7], ["1.0"]),
+        ([7, 8], [0.5, 0.509]),
         "x",
         None,
     ],
@@ -304,3 +310,10 @@ def test_a_law_for_each_token_and_a_seed_are_asked_for(tiny_target_path: Path):
 def test_the_contract_takes_a_vocabulary_of_some_size():
     with pytest.raises(InvalidValueError, match="n_vocab"):
         check_speculator(Minimal, n_vocab=3)
+
+
+@pytest.mark.parametrize("name", [None, "", 3, property(lambda self: 1 / 0)])
+def test_a_name_that_cannot_be_told_is_an_error_with_the_class(name: Any):
+    wrong = type("Nameless", (Minimal,), {"name": name})()
+    with pytest.raises(SpeculatorError, match=r"Nameless.*its name"):
+        make(wrong, n_vocab=10)

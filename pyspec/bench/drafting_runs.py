@@ -21,10 +21,9 @@ from pyspec.bench.workloads import Passage
 from pyspec.budget import CostModel
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
-from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.drafting import Drafting
 from pyspec.rollback import check_name
 from pyspec.speculator_pool import SpeculatorPool
-from pyspec.speculators import Speculator
 from pyspec.stats import Stats
 from pyspec.text import Pieces, TextStream
 
@@ -121,23 +120,24 @@ class Target:
             UnknownOptionError, InvalidValueError: no such speculator, option or budget.
             PyspecError: a draft model that cannot be used.
         """
+        options = as_budget(budget, None)
+        cost = self._costs.get(budget) if self.options.warm else None
+        if cost is None and options is not None:
+            cost = self._costs[budget] = CostModel(options)
         pool = SpeculatorPool(
-            self.model, n_ctx=self.context.n_ctx_seq, draft_model=self._draft_model, context=self._sizes
+            self.model,
+            n_ctx=self.context.n_ctx_seq,
+            draft_model=self._draft_model,
+            context=self._sizes,
+            n_gpu_layers=self.options.n_gpu_layers,
+            budget=options,
+            keeps_accepted=self.assembly.memory.rollback.keeps_accepted,
+            cost=cost,
         )
         try:
-            yield self._budgeted(pool.get(spec), budget)
+            yield pool.drafting(spec)
         finally:
             pool.close()
-
-    def _budgeted(self, speculator: Speculator | None, budget: str) -> Drafting:
-        options = as_budget(budget, None)
-        if speculator is None or options is None:
-            return Drafting(speculator)
-        cost = self._costs.get(budget) if self.options.warm else None
-        if cost is None:
-            cost = self._costs[budget] = CostModel(options)
-        keeps = self.assembly.memory.rollback.keeps_accepted
-        return BudgetedDrafting(speculator, options, cost=cost, keeps_accepted=keeps)
 
     # ------------------------------------------------------------- a run
     def play(self, passage: Passage, drafting: Drafting | None = None) -> DraftingRun:

@@ -31,7 +31,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="a GGUF file, or a name that `pyspec models` lists")
     parser.add_argument("-f", "--file", action="append", default=[], metavar="FILE", help="a file with one prompt")
-    parser.add_argument("--spec", action="append", metavar="SPEC", help="speculator to compare, in order [default]")
+    about = "speculator to compare, in order [auto, or draft-model where one is given]"
+    parser.add_argument("--spec", action="append", metavar="SPEC", help=about)
     parser.add_argument("--draft-model", metavar="MODEL", help="for the speculator draft-model")
     parser.add_argument("--budget", choices=BUDGETS, help="how long drafts are [measured]")
     parser.add_argument("-n", "--max-tokens", type=int, default=256, metavar="N", help="tokens to generate [256]")

@@ -53,11 +53,6 @@ class StrategyCost:
     n_rounds: int
 
     @property
-    def rollback_s(self) -> float:
-        """Save and undo: what the strategy does beside decoding."""
-        return self.save_s + self.undo_s
-
-    @property
     def round_s(self) -> float:
         """Save, decode and undo."""
         return self.save_s + self.decode_s + self.undo_s

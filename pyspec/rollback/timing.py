@@ -12,7 +12,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -120,11 +119,8 @@ def _path(context: Context, settings: Mapping[str, str]) -> Path:
 
 
 def _read(path: Path) -> dict[str, StrategyCost]:
-    names = {field.name for field in fields(StrategyCost)}
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not all(set(cost) == names for cost in data.values()):
-            return {}
         return {name: StrategyCost(**cost) for name, cost in data.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

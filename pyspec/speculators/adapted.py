@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspec.errors import StateError
 from pyspec.speculators.history import History, Tokens
+from pyspec.speculators.protocol import check_kind
 
 __all__ = ["Adapted", "is_drafter"]
 
@@ -36,7 +37,8 @@ class Adapted:
     @property
     def name(self) -> str:
         """How errors and statistics call it."""
-        return str(getattr(self.drafter, "name", None) or type(self.drafter).__name__)
+        name: str = getattr(self.drafter, "name", type(self.drafter).__name__)
+        return name
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +74,8 @@ class Adapted:
         Raises:
             StateError: the state of something else.
         """
-        if state.get("kind") != self.name or "own" not in state:
-            raise StateError(reason=f"of speculator {state.get('kind')!r}, not {self.name!r}")
+        check_kind(state, self.name)
+        if "own" not in state:
+            raise StateError(reason=f"no {self.name} state: it has no 'own'")
         if callable(getattr(self.drafter, "set_state", None)):
             self.drafter.set_state(state["own"])

@@ -17,7 +17,15 @@ from pyspec.errors import SpeculatorError
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Law, Speculator
 
-__all__ = ["checked_accept", "checked_begin", "checked_draft", "checked_laws", "checked_reseed", "optional"]
+__all__ = [
+    "check_name",
+    "checked_accept",
+    "checked_begin",
+    "checked_draft",
+    "checked_laws",
+    "checked_reseed",
+    "optional",
+]
 
 _ONLY_INT = {int}
 
@@ -95,15 +103,32 @@ def checked_reseed(speculator: Speculator, seed: int) -> None:
         speculator.reseed(seed)  # type: ignore[attr-defined]
 
 
+def check_name(speculator: Speculator) -> None:
+    """Refuse a speculator whose name cannot be told.
+
+    Raises:
+        SpeculatorError: reading `name` raised, or it is no text.
+    """
+    kind = type(getattr(speculator, "drafter", speculator)).__name__
+    try:
+        name = speculator.name
+    except Exception as error:
+        raise SpeculatorError(speculator=kind, reason=f"its name raised {type(error).__name__}: {error}") from error
+    if not isinstance(name, str) or not name:
+        raise SpeculatorError(speculator=kind, reason=f"its name is {name!r}, not a text")
+
+
 def optional(speculator: Speculator, name: str) -> int:
     """An attribute that a speculator may have: `match_length`, or a truth like `decodes`; 0 where it has none.
 
     Raises:
         SpeculatorError: reading it raised, or it is no whole number from 0 on.
     """
-    with _told(speculator, f"its {name}"):
+    try:
         value = getattr(speculator, name, 0)
         number = index(value)
+    except Exception as error:
+        raise _failed(speculator, f"its {name}", error) from error
     if not 0 <= number < 2**63:
         raise SpeculatorError(
             speculator=speculator.name, reason=f"its {name} is {value!r}, not a whole number from 0 on"
@@ -125,14 +150,17 @@ def checked_laws(speculator: Speculator, draft: list[int], start: int) -> list[L
 
 
 def _as_law(law: Any, token: int) -> Law:
-    ids, chances = np.asarray(law[0], np.int32), np.asarray(law[1], np.float32)
-    if ids.ndim != 1 or ids.shape != chances.shape:
-        raise ValueError(f"ids of shape {ids.shape} with probabilities of shape {chances.shape}")
-    if not np.isfinite(chances).all() or (chances < 0).any() or not 0.99 < float(chances.sum()) < 1.01:
-        raise ValueError(f"probabilities that sum to {float(chances.sum()):g}, not 1")
+    ids, chances = np.asarray(law[0]), np.asarray(law[1])
+    if ids.ndim != 1 or ids.shape != chances.shape or ids.dtype.kind not in "iu" or chances.dtype.kind != "f":
+        raise ValueError(f"ids {ids.dtype} {ids.shape} with probabilities {chances.dtype} {chances.shape}")
+    if len(np.unique(ids)) < len(ids) or (ids < 0).any():
+        raise ValueError("ids that are negative or stand twice")
+    total = float(chances.sum())
+    if not np.isfinite(chances).all() or (chances < 0).any() or not 0.999 < total < 1.001:
+        raise ValueError(f"probabilities that are negative or sum to {total:g}, not 1")
     if not (chances[ids == token] > 0).any():
         raise ValueError(f"token {token} was drafted and has no probability")
-    return ids, chances
+    return ids.astype(np.int32), (chances / total).astype(np.float32)
 
 
 class _WrongDraftError(Exception):

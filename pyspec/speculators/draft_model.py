@@ -17,7 +17,7 @@ from pyspec.assembly import assemble
 from pyspec.config import SamplingOptions, between, int_between, validate
 from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
 from pyspec.speculators.history import History, Tokens
-from pyspec.speculators.protocol import Law
+from pyspec.speculators.protocol import Law, check_kind
 
 __all__ = ["DraftModel", "DraftModelOptions"]
 
@@ -61,7 +61,7 @@ class DraftModelOptions:
 
 
 class DraftModel:
-    """Drafts greedily with a model of its own.
+    """Drafts with a model of its own.
 
     Args:
         model: the draft model, fully loaded.
@@ -145,7 +145,7 @@ class DraftModel:
         self._n_same = 0
 
     def draft(self, history: History, n_max: int) -> list[int]:
-        """Decode what is new in `history`, then up to `n_max` greedy tokens one by one."""
+        """Decode what is new in `history`, then up to `n_max` tokens one by one."""
         n_max = min(n_max, self.options.n_max, self.context.n_ctx_seq - len(history))
         if n_max < max(1, self.options.n_min) or not len(history):
             return []
@@ -164,7 +164,7 @@ class DraftModel:
         """Nothing to learn; memory follows the history at the next draft."""
 
     def get_state(self) -> dict[str, Any]:
-        """The tokens in memory; the memory itself is saved with the context."""
+        """The tokens in memory; `set_state` decodes them again."""
         return {"kind": self.name, "tokens": self._held.view().copy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -173,8 +173,9 @@ class DraftModel:
         Raises:
             StateError: not a state of a draft model.
         """
-        if state.get("kind") != self.name or not isinstance(state.get("tokens"), np.ndarray):
-            raise StateError(reason="no state of a draft model")
+        check_kind(state, self.name)
+        if not isinstance(state.get("tokens"), np.ndarray):
+            raise StateError(reason="no state of a draft model: it has no tokens")
         self._forget()
         tokens = state["tokens"]
         if len(tokens) > 1:

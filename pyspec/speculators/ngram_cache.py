@@ -19,7 +19,7 @@ from pyspec.errors import InvalidValueError, StateError
 from pyspec.speculators.history import History, Tokens, as_tokens
 from pyspec.speculators.ngram_table import N_MAX, NgramTable
 from pyspec.speculators.ngram_trie import NgramTrie
-from pyspec.speculators.protocol import check_verdict
+from pyspec.speculators.protocol import check_kind, check_verdict
 
 __all__ = ["N_WEIGHED", "NgramCache", "NgramCacheOptions"]
 
@@ -275,9 +275,8 @@ class NgramCache:
         Raises:
             StateError: of another kind, or damaged; nothing was changed.
         """
+        check_kind(state, self.name)
         try:
-            if state["kind"] != self.name:
-                raise StateError(reason=f"of speculator {state['kind']!r}, not {self.name!r}")
             dynamic, remembered = NgramTable(**state["dynamic"]), as_tokens(state["remembered"])
         except (KeyError, TypeError, InvalidValueError) as error:
             raise StateError(reason=f"no {self.name} state: {error!r}") from error

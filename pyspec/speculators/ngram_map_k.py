@@ -8,41 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pyspec.config import int_between, validate
-from pyspec.errors import StateError
-from pyspec.speculators.draft_lengths import DraftLengths
-from pyspec.speculators.history import History, Tokens, as_tokens
-from pyspec.speculators.ngram_chains import NgramChains, continuation
-from pyspec.speculators.protocol import check_verdict
+from pyspec.speculators.history import History
+from pyspec.speculators.ngram_chains import continuation
+from pyspec.speculators.ngram_lookup import LearnedLookup, NgramLookupOptions
 
 __all__ = ["NgramMapK", "NgramMapKOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NgramMapKOptions:
+class NgramMapKOptions(NgramLookupOptions):
     """Key length `size_n`, draft length `size_m`, earlier occurrences needed `min_hits`.
 
     Raises:
         InvalidValueError: out of range.
     """
 
-    size_n: int = 12
-    size_m: int = 48
-    min_hits: int = 1
 
-    _CHECKS: ClassVar[dict[str, Any]] = {
-        "size_n": int_between(1, 1024),
-        "size_m": int_between(1, 1024),
-        "min_hits": int_between(1, 1024),
-    }
-
-    def __post_init__(self) -> None:
-        validate(self, self._CHECKS)
-
-
-class NgramMapK:
+class NgramMapK(LearnedLookup):
     """Speculator of one sequence: its last `size_n` tokens are the key, the draft is what followed it.
 
     Of the history alone: a new `begin` starts from nothing but the learned lengths. Where the latest
@@ -55,28 +39,11 @@ class NgramMapK:
     are remembered.
     """
 
-    name = "ngram-map-k"
+    name: ClassVar[str] = "ngram-map-k"
 
     def __init__(self, options: NgramMapKOptions | None = None) -> None:
-        self.options = options or NgramMapKOptions()
-        self._chains = NgramChains(self.options.size_n)
-        self._lengths = DraftLengths(self.options.size_n, self.options.size_m)
-        self._open_key: bytes | None = None
-
-    @property
-    def match_length(self) -> int:
-        """Tokens that a draft's source agrees with."""
-        return self.options.size_n
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held: 1 MiB, 4 to 8 a token of history, and the shortened keys (at most 1,024)."""
-        return self._chains.nbytes + self._lengths.nbytes
-
-    def begin(self, tokens: Tokens) -> None:
-        """Index the prompt, forgetting the history before it."""
-        self._open_key = None
-        self._chains.begin(as_tokens(tokens))
+        options = options or NgramMapKOptions()
+        super().__init__(options, n_key=options.size_n)
 
     def draft(self, history: History, n_max: int) -> Sequence[int]:
         """What followed the latest earlier occurrence of the key; at most `n_max` tokens."""
@@ -90,29 +57,3 @@ class NgramMapK:
             return []
         self._open_key, end = found
         return continuation(tokens, end, min(n_max, self._lengths.get(self._open_key)))
-
-    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
-        """Learn from the verdict on one's own draft how long the next one with the same key may be."""
-        check_verdict(n_drafted, n_accepted)
-        key, self._open_key = self._open_key, None
-        if own and key is not None and n_drafted > 0:
-            self._lengths.judge(key, n_drafted, n_accepted)
-
-    def get_state(self) -> dict[str, Any]:
-        """The shortened keys [n_keys, size_n] and their lengths [n_keys]; the history gives the index."""
-        return {"kind": self.name, **self._lengths.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Draft as the saved speculator did, from the history given to the next `draft`.
-
-        Raises:
-            StateError: of another kind or `size_n`, or damaged; nothing was changed.
-        """
-        try:
-            if state["kind"] != self.name:
-                raise StateError(reason=f"of speculator {state['kind']!r}, not {self.name!r}")
-        except (KeyError, TypeError) as error:
-            raise StateError(reason=f"no {self.name} state: {error!r}") from error
-        self._lengths.set_state(state)
-        self._open_key = None
-        self._chains.clear()

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from pyspec.config import int_between, validate
-from pyspec.errors import StateError
-from pyspec.speculators.draft_lengths import DraftLengths
-from pyspec.speculators.history import History, Tokens, as_tokens
-from pyspec.speculators.ngram_chains import NgramChains, continuation
-from pyspec.speculators.protocol import check_verdict
+from pyspec.speculators.history import History, Tokens
+from pyspec.speculators.ngram_chains import continuation
+from pyspec.speculators.ngram_lookup import LearnedLookup, NgramLookupOptions
 
 __all__ = ["N_LATEST", "N_VALUES", "NgramMapK4v", "NgramMapK4vOptions"]
 
@@ -27,7 +24,7 @@ _MAJORITY = 2  # so many times as often as all others together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NgramMapK4vOptions:
+class NgramMapK4vOptions(NgramLookupOptions):
     """Key length `size_n`, value (draft) length `size_m`, earlier occurrences needed `min_hits`.
 
     llama.cpp: --spec-ngram-map-k4v-*.
@@ -36,21 +33,8 @@ class NgramMapK4vOptions:
         InvalidValueError: out of range.
     """
 
-    size_n: int = 12
-    size_m: int = 48
-    min_hits: int = 1
 
-    _CHECKS: ClassVar[dict[str, Any]] = {
-        "size_n": int_between(1, 1024),
-        "size_m": int_between(1, 1024),
-        "min_hits": int_between(1, 1024),
-    }
-
-    def __post_init__(self) -> None:
-        validate(self, self._CHECKS)
-
-
-class NgramMapK4v:
+class NgramMapK4v(LearnedLookup):
     """Speculator of one sequence: its last `size_n` tokens are the key, what followed it before are the values.
 
     A value is the `size_m` tokens after an occurrence of the key, continued as a period where the history ends before
@@ -65,28 +49,11 @@ class NgramMapK4v:
     shortens.)
     """
 
-    name = "ngram-map-k4v"
+    name: ClassVar[str] = "ngram-map-k4v"
 
     def __init__(self, options: NgramMapK4vOptions | None = None) -> None:
-        self.options = options or NgramMapK4vOptions()
-        self._chains = NgramChains(self.options.size_n)
-        self._lengths = DraftLengths(self.options.size_n + self.options.size_m, self.options.size_m)
-        self._open_key: bytes | None = None
-
-    @property
-    def match_length(self) -> int:
-        """Tokens that a draft's source agrees with."""
-        return self.options.size_n
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held: 1 MiB, 4 to 8 a token of history, and the shortened keys (at most 1,024)."""
-        return self._chains.nbytes + self._lengths.nbytes
-
-    def begin(self, tokens: Tokens) -> None:
-        """Index the prompt, forgetting the history before it."""
-        self._open_key = None
-        self._chains.begin(as_tokens(tokens))
+        options = options or NgramMapK4vOptions()
+        super().__init__(options, n_key=options.size_n + options.size_m)
 
     def draft(self, history: History, n_max: int) -> Sequence[int]:
         """The most frequent value of the key, as far as it dominates; at most `n_max` tokens."""
@@ -120,32 +87,6 @@ class NgramMapK4v:
             elif len(counts) < N_VALUES:
                 counts[value] = 1
         return counts
-
-    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
-        """Learn from the verdict on one's own draft how long the next one of the same key and value may be."""
-        check_verdict(n_drafted, n_accepted)
-        key, self._open_key = self._open_key, None
-        if own and key is not None and n_drafted > 0:
-            self._lengths.judge(key, n_drafted, n_accepted)
-
-    def get_state(self) -> dict[str, Any]:
-        """The shortened keys with their values [n_keys, size_n + size_m], and their lengths [n_keys]."""
-        return {"kind": self.name, **self._lengths.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Draft as the saved speculator did, from the history given to the next `draft`.
-
-        Raises:
-            StateError: of another kind, `size_n` or `size_m`, or damaged; nothing was changed.
-        """
-        try:
-            if state["kind"] != self.name:
-                raise StateError(reason=f"of speculator {state['kind']!r}, not {self.name!r}")
-        except (KeyError, TypeError) as error:
-            raise StateError(reason=f"no {self.name} state: {error!r}") from error
-        self._lengths.set_state(state)
-        self._open_key = None
-        self._chains.clear()
 
 
 def _dominant(counts: dict[bytes, int]) -> tuple[bytes, int]:

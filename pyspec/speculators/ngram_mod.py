@@ -14,7 +14,7 @@ from pyspec.config import int_between, validate
 from pyspec.errors import InvalidValueError, StateError
 from pyspec.speculators.history import History, Tokens, as_tokens
 from pyspec.speculators.ngram_mod_table import NgramModTable
-from pyspec.speculators.protocol import check_verdict
+from pyspec.speculators.protocol import check_kind, check_verdict
 
 __all__ = ["NgramMod", "NgramModOptions"]
 
@@ -158,9 +158,8 @@ class NgramMod:
         Raises:
             StateError: of another kind or `n_match`, or damaged; nothing was changed.
         """
+        check_kind(state, self.name)
         try:
-            if state["kind"] != self.name:
-                raise StateError(reason=f"of speculator {state['kind']!r}, not {self.name!r}")
             table = NgramModTable.from_state(state["table"])
             n_seen, n_low = int(state["n_seen"]), int(state["n_low"])
             others_inside = bool(state["others_inside"])

@@ -12,10 +12,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from pyspec.errors import InvalidValueError
+from pyspec.errors import InvalidValueError, StateError
 from pyspec.speculators.history import History, Tokens
 
-__all__ = ["Law", "Speculator", "check_verdict"]
+__all__ = ["Law", "Speculator", "check_kind", "check_verdict"]
 
 Law = tuple[NDArray[np.int32], NDArray[np.float32]]
 """Token ids [n] and their probabilities [n], above 0; ids that are missing have none."""
@@ -70,6 +70,20 @@ class Speculator(Protocol):
         Raises:
             StateError: not a state of such a speculator; nothing was changed.
         """
+
+
+def check_kind(state: Any, name: str) -> None:
+    """Refuse the state of something else.
+
+    Raises:
+        StateError: no state, or one of another kind than `name`.
+    """
+    try:
+        kind = state["kind"]
+    except (KeyError, TypeError, IndexError) as error:
+        raise StateError(reason=f"no {name} state: {error!r}") from error
+    if kind != name:
+        raise StateError(reason=f"of speculator {kind!r}, not {name!r}")
 
 
 def check_verdict(n_drafted: int, n_accepted: int) -> None:

@@ -14,6 +14,7 @@ from pyspec.config import from_keywords
 from pyspec.errors import InvalidValueError, UnknownOptionError
 from pyspec.speculators.adapted import Adapted, is_drafter
 from pyspec.speculators.chain import Chain
+from pyspec.speculators.checked import check_name
 from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
 from pyspec.speculators.ngram_map_k4v import NgramMapK4v, NgramMapK4vOptions
@@ -167,10 +168,9 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
         return NgramCache(spec, n_vocab=n_vocab)
     if (kind := _of_options.get(type(spec))) is not None:
         return kind(spec)
-    if isinstance(spec, Speculator) and not isinstance(spec, type):
-        return spec
     if is_drafter(spec):
-        return Adapted(spec)
+        check_name(Adapted(spec))
+        return spec if isinstance(spec, Speculator) else Adapted(spec)
     raise InvalidValueError(
         name="spec",
         value=spec,

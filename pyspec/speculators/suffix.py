@@ -17,7 +17,7 @@ import numpy as np
 from pyspec.config import between, int_between, validate
 from pyspec.errors import InvalidValueError, StateError
 from pyspec.speculators.history import History, Tokens, as_tokens
-from pyspec.speculators.protocol import check_verdict
+from pyspec.speculators.protocol import check_kind, check_verdict
 from pyspec.speculators.suffix_corpus import CORPUS_TOKENS, MAX_DEPTH, SuffixCorpus
 from pyspec.speculators.suffix_index import END, SuffixIndex
 
@@ -163,9 +163,8 @@ class Suffix:
         Raises:
             StateError: of another kind, of a `max_depth` with more or fewer limits, or damaged; nothing was changed.
         """
+        check_kind(state, self.name)
         try:
-            if state["kind"] != self.name:
-                raise StateError(reason=f"of speculator {state['kind']!r}, not {self.name!r}")
             outputs = [as_tokens(output) for output in state["corpus"]]
             text, n_prompt = as_tokens(state["text"]), int(state["n_prompt"])
             limits = [int(limit) for limit in state["limits"]]
