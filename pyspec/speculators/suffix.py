@@ -41,7 +41,7 @@ class SuffixOptions:
     factor: float = 2.0
     p_min: float = 0.3
     max_depth: int = 64
-    n_counted: int = 32
+    n_counted: int = 8
     corpus_tokens: int = 65_536
 
     _CHECKS: ClassVar[dict[str, Any]] = {
