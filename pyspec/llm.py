@@ -1,7 +1,7 @@
 """The facade: a GGUF model that generates, speculation included.
 
-Owns the assembly of model, context, rollback, speculator and decoder, and one generation at a time.
-Leaves every decision inside a generation to the layers below.
+Owns the assembly of model, context, rollback, speculator and decoder, and that one generation is at work at a time.
+Leaves a generation's text to `pyspec.generation` and its rounds to `pyspec.decoder`.
 """
 
 from __future__ import annotations
@@ -11,45 +11,30 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import fields
 from os import PathLike
-from time import perf_counter
 from typing import Any, Literal
 
 from pyspec import models
-from pyspec._core import Model, Sampler, set_log_level
-from pyspec.arguments import (
-    as_budget,
-    as_max_tokens,
-    as_stops,
-    check_call,
-    check_object,
-    prompt_tokens,
-    refuse_fork,
-    refuse_unknown,
-    text_tokens,
-    tokens_in_range,
-)
+from pyspec._core import Model, set_log_level
+from pyspec.arguments import as_budget, check_call, check_object, refuse_fork, refuse_unknown, text_tokens
 from pyspec.assembly import assemble
 from pyspec.budget import BudgetOptions
 from pyspec.checkpoints import Checkpoints
-from pyspec.completion import Completion, completed
+from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
-from pyspec.decoder import Decoder, DecoderOptions, Request
+from pyspec.decoder import Decoder, DecoderOptions
 from pyspec.errors import BusyError, ClosedError, InvalidValueError
-from pyspec.residual import with_residual
+from pyspec.generation import Generation, Voice
 from pyspec.rollback import check_name
-from pyspec.speculator_pool import SpeculatorPool, tell_silence
+from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Spec, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
 from pyspec.stats import Stats
-from pyspec.text import Pieces, TextStream
 
 __all__ = ["Llama"]
 
 _log = logging.getLogger("pyspec")
 _DEFAULT: Any = "(the object's default)"
-_SAMPLING = frozenset(f.name for f in fields(SamplingOptions))
 
 
 class Llama:
@@ -127,7 +112,6 @@ class Llama:
         set_log_level(logging.INFO if verbose else logging.WARNING)
         rollback, draft_rollback = check_name(rollback), check_name(draft_rollback)
         SamplingOptions(seed=seed)
-        self._seed = seed
         options = DecoderOptions(replay=replay, max_tries=max_tries, max_pending=max_pending, n_draft=n_draft)
         self._lock = threading.Lock()
         self._closed, self._pid = False, os.getpid()
@@ -156,11 +140,8 @@ class Llama:
         self.rollback_reason, self.rollback_costs = assembly.reason, assembly.costs
         self._exact = exact
         checkpoints = Checkpoints(assembly.memory, assembly.capabilities, n_max=ctx_checkpoints)
-        n_vocab = self.model.vocab.n_tokens
-        self._decoder = Decoder(assembly.memory, options, n_vocab=n_vocab, checkpoints=checkpoints)
-        self._eog = frozenset(self.model.vocab.eog_tokens)
-        vocab = self.model.vocab
-        self._pieces = Pieces(vocab.token_to_piece if vocab.has_text else None)
+        self._voice = Voice(self.model, seed)
+        self._decoder = Decoder(assembly.memory, options, n_vocab=self._voice.n_vocab, checkpoints=checkpoints)
         self._speculators = SpeculatorPool(
             self.model,
             n_ctx=self.context.n_ctx_seq,
@@ -266,9 +247,10 @@ class Llama:
             BusyError: another thread is generating with this object.
             KeyboardInterrupt: Ctrl-C; the object stays usable.
         """
-        check_call(ignore_eos=ignore_eos, on_text=on_text)
+        check_call(on_text=on_text)
+        options = {"max_tokens": max_tokens, "stop": stop, "stop_tokens": stop_tokens, "ignore_eos": ignore_eos}
         # Closed at once when `on_text` raises: the traceback would keep a suspended generation, and its lock, alive.
-        with closing(self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, reuse, sampling)) as call:
+        with closing(self._stream(prompt, spec, options | {"reuse": reuse} | sampling)) as call:
             while True:
                 try:
                     piece = next(call)
@@ -279,23 +261,14 @@ class Llama:
                     on_text(piece)
 
     def stream(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        max_tokens: int | None = 256,
-        stop: str | Sequence[str] | None = None,
-        stop_tokens: Sequence[int] = (),
-        ignore_eos: bool = False,
-        spec: Spec | Sequence[Spec] = _DEFAULT,
-        reuse: bool = False,
-        **sampling: Any,
+        self, prompt: str | Sequence[int], *, spec: Spec | Sequence[Spec] = _DEFAULT, **options: Any
     ) -> Generator[str | Completion, None, Completion]:
         """As `generate`, piece by piece: texts as they come, and the `Completion` as the last item.
 
-        The same completion is the generator's return value. Arguments are checked at the first `next`; closing the
-        generator ends the generation.
+        The same completion is the generator's return value. Options are those of `generate`, but for `on_text`; they
+        are checked at the first `next`. Closing the generator ends the generation.
         """
-        completion = yield from self._stream(prompt, max_tokens, stop, stop_tokens, ignore_eos, spec, reuse, sampling)
+        completion = yield from self._stream(prompt, spec, options)
         yield completion
         return completion
 
@@ -333,55 +306,23 @@ class Llama:
 
     # ------------------------------------------------------------- inside
     def _stream(
-        self,
-        prompt: str | Sequence[int],
-        max_tokens: int | None,
-        stop: str | Sequence[str] | None,
-        stop_tokens: Sequence[int],
-        ignore_eos: bool,
-        spec: Spec | Sequence[Spec],
-        reuse: bool,
-        sampling: dict[str, Any],
+        self, prompt: str | Sequence[int], spec: Spec | Sequence[Spec], options: dict[str, Any]
     ) -> Generator[str, None, Completion]:
-        start = perf_counter()
         with self._exclusive():
-            refuse_unknown(sampling, Llama.generate, _SAMPLING)
-            check_call(ignore_eos=ignore_eos, reuse=reuse)
-            limit = as_max_tokens(max_tokens)
-            options = SamplingOptions(**{"seed": self._seed} | sampling)
-            sampler = Sampler(self.model, options)
-            stream = TextStream(self._pieces, as_stops(stop))
-            ids = prompt_tokens(self.model.vocab, prompt)
-            ends = frozenset(tokens_in_range(stop_tokens, self.n_vocab, name="stop_tokens").tolist())
-            decoder = self._decoder
+            call, sampling = self._voice.options(options)
             drafting = self._speculators.drafting(self._spec if spec is _DEFAULT else spec)
-            decoder.begin(
-                Request(
-                    prompt=ids,
-                    sampler=with_residual(sampler, drafting, options),
-                    drafting=drafting,
-                    max_tokens=limit,
-                    end_tokens=ends if ignore_eos else self._eog | ends,
-                    emit=lambda token: "stop" if stream.push(token) else None,
-                    reuse=reuse and not self._exact,
-                )
-            )
-            tokens: list[int] = []
-            timings = decoder.timings
+            reuse = call.reuse and not self._exact
+            generation = Generation(self._voice, prompt, call, sampling, drafting, reuse=reuse)
+            decoder = self._decoder
+            decoder.begin(generation.request)
             while decoder.finish is None:
-                tokens += decoder.step().tokens
-                if timings.prompt_s == 0.0:
-                    timings.prompt_s = perf_counter() - start
-                if piece := stream.take():
+                generation.add(decoder.step().tokens, decoder)
+                if piece := generation.take():
                     yield piece
-            stream.finish()
-            if piece := stream.take():
+            completion = generation.complete(decoder, rollback_reason=self.rollback_reason)
+            if piece := generation.take():
                 yield piece
-            stats = decoder.stats
-            stats.rollback_reason = self.rollback_reason
-            timings.generate_s = perf_counter() - start - timings.prompt_s
-            tell_silence(drafting.speculator, stats)
-            return completed(stream, tokens, decoder.finish, prompt=ids.tolist(), seed=sampler.seed, stats=stats)
+            return completion
 
     def _check_open(self) -> None:
         if self._closed:

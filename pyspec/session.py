@@ -6,7 +6,6 @@ can keep to `pyspec.checkpoints`.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -30,6 +29,7 @@ from pyspec.errors import (
     TokenRangeError,
     UnknownOptionError,
 )
+from pyspec.generation import CALL_OPTIONS
 from pyspec.llm import Llama
 from pyspec.session_file import HeldMemory, SessionData, read_session, write_session
 from pyspec.speculators import History, Tokens
@@ -37,7 +37,7 @@ from pyspec.speculators import History, Tokens
 __all__ = ["Session", "Turn"]
 
 _log = logging.getLogger("pyspec")
-_OPTIONS = set(inspect.signature(Llama.stream).parameters) - {"self", "prompt", "reuse", "sampling"}
+_OPTIONS = (CALL_OPTIONS - {"reuse"}) | {"spec"}
 
 
 @dataclass(frozen=True, slots=True)

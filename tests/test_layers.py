@@ -15,7 +15,9 @@ LAYERS = (
     {"speculators", "verify", "text", "budget", "drafting", "residual"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly", "checkpoints"},
     {"speculators.draft_model", "decoder"},
-    {"testing", "arguments", "completion", "speculator_pool", "llm", "lossless", "session", "session_file", "bench"},
+    {"testing", "arguments", "completion", "speculator_pool", "generation"},
+    {"engine"},
+    {"llm", "lossless", "session", "session_file", "bench"},
     {"cli", "__main__", ""},
 )
 
