@@ -212,6 +212,7 @@ void bind_decoding(PyContext & context) {
              py::arg("n_outputs") = 1)
         .def("decode_batch", &decode_batch, py::arg("tokens"), py::arg("pos"), py::arg("seq_ids"), py::arg("outputs"))
         .def("abort", &Context::abort)
+        .def("clear_abort", &Context::clear_abort)
         .def("logits", &logits, py::arg("first_row") = 0, py::arg("n_rows") = py::none())
         .def("argmax", &argmax, py::arg("row"))
         .def("argmax_rows", &argmax_rows, py::arg("first_row") = 0, py::arg("n_rows") = py::none());

@@ -137,6 +137,23 @@ py::array_t<T> array_of(const std::vector<T> & values) {
     return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
+// None, or uint32 words of the sampler's number; lent for one call.
+TokenMask read_mask(const Sampler & sampler, const py::object & mask) {
+    if (mask.is_none()) {
+        return nullptr;
+    }
+    using Words = py::array_t<uint32_t, py::array::c_style>;
+    const std::string allowed = "a contiguous uint32 array of " + std::to_string(sampler.n_mask_words()) + " words";
+    if (!Words::check_(mask)) {
+        invalid_value("mask", py::repr(mask).cast<std::string>(), allowed);
+    }
+    const auto words = py::reinterpret_borrow<Words>(mask);
+    if (words.ndim() != 1 || static_cast<size_t>(words.size()) < sampler.n_mask_words()) {
+        invalid_value("mask", "an array of " + std::to_string(words.size()) + " words", allowed);
+    }
+    return words.data();
+}
+
 }  // namespace
 
 void register_sampler(py::module_ & m) {
@@ -155,21 +172,26 @@ void register_sampler(py::module_ & m) {
         .def_property_readonly("is_greedy", &Sampler::is_greedy)
         .def(
             "sample",
-            [](Sampler & self, const std::shared_ptr<Context> & context, int64_t row) {
-                return self.sample(*context, row);
+            [](Sampler & self, const std::shared_ptr<Context> & context, int64_t row, const py::object & mask,
+               bool again) {
+                const TokenMask words = read_mask(self, mask);
+                const py::gil_scoped_release release;
+                return self.sample(*context, row, words, again);
             },
-            py::arg("context").none(false), py::arg("row"), py::call_guard<py::gil_scoped_release>())
+            py::arg("context").none(false), py::arg("row"), py::arg("mask") = py::none(), py::kw_only(),
+            py::arg("again") = false)
         .def(
             "probabilities",
-            [](Sampler & self, const std::shared_ptr<Context> & context, int64_t row) {
+            [](Sampler & self, const std::shared_ptr<Context> & context, int64_t row, const py::object & mask) {
+                const TokenMask words = read_mask(self, mask);
                 Sampler::Distribution law;
                 {
                     const py::gil_scoped_release release;
-                    law = self.distribution(*context, row);
+                    law = self.distribution(*context, row, words);
                 }
                 return py::make_tuple(array_of(law.tokens), array_of(law.probabilities));
             },
-            py::arg("context").none(false), py::arg("row"))
+            py::arg("context").none(false), py::arg("row"), py::arg("mask") = py::none())
         .def("accept", &Sampler::accept, py::arg("token"), py::kw_only(), py::arg("prompt") = false,
              py::call_guard<py::gil_scoped_release>())
         .def("reset", &Sampler::reset, Released())

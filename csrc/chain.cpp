@@ -196,8 +196,12 @@ void Chain::drop_below(float logit) {
 
 void Chain::drop_forbidden() {
     drop_below(std::numeric_limits<float>::lowest());
+    check_not_empty();
+}
+
+void Chain::check_not_empty() const {
     if (array_.size == 0) {
-        sampler_error("no candidate is left: the grammar or the logit bias forbids every token");
+        sampler_error("no candidate is left: the grammar, the mask or the logit bias forbids every token");
     }
 }
 

@@ -3,6 +3,7 @@
 // Owns no randomness and no grammar: the sampler gives the one and asks the other.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -60,6 +61,13 @@ public:
     void keep_front(size_t n);
     // Drops candidates with a logit of -infinity; throws SamplerError when none is left.
     void drop_forbidden();
+    // Drops candidates that `allowed(token)` says no to; throws SamplerError when none is left.
+    template <typename Allowed>
+    void keep_if(Allowed allowed) {
+        const auto forbidden = [&allowed](const llama_token_data & token) { return !allowed(token.id); };
+        array_.size = std::remove_if(array_.data, array_.data + array_.size, forbidden) - array_.data;
+        check_not_empty();
+    }
     // Cuts to the candidates that may be chosen and leaves their weights in `p`. `mu` is mirostat's.
     void truncate(double mu, bool exclude_top_choices);
 
@@ -78,6 +86,7 @@ public:
     void reset();
 
 private:
+    void check_not_empty() const;
     void add(llama_sampler * sampler) { truncating_.emplace_back(sampler); }
     void apply(const SamplerPtr & sampler);
     void sort();

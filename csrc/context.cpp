@@ -295,6 +295,8 @@ void Context::read_back(const ContextOptions & options, const llama_context_para
     traits_.shiftable = !hybrid && (params.type_k == GGML_TYPE_F16 || params.type_k == GGML_TYPE_F32);
     // Its graph writes the states of a second sequence to the wrong cells, and aborts at the end of the buffer.
     traits_.one_sequence_a_batch = architecture == "plamo2";
+    // Their graphs shift tokens as if all but the first belonged to one sequence.
+    traits_.one_token_a_sequence = architecture == "arwkv7" || architecture == "rwkv6qwen2";
     traits_.rows_of_all_tokens = architecture == "cogvlm";
     traits_.pos_end = std::numeric_limits<int32_t>::max();
     if (has_position_table(architecture)) {

@@ -130,6 +130,7 @@ public:
 
     // --- from any thread, without a Use
     void abort() { abort_.store(true, std::memory_order_relaxed); }
+    void clear_abort() { abort_.store(false, std::memory_order_relaxed); }
     // Frees the native context; BusyError while another call is at work. Idempotent.
     void close();
 
@@ -142,8 +143,9 @@ private:
         bool deepseek4 = false;
         bool device_state = false;  // PARTIAL_ONLY has only recurrent states, which may stay on the device
         bool one_sequence_a_batch = false;
-        bool rows_of_all_tokens = false;  // the graph does not pick the rows that were asked for
-        bool shiftable = false;           // llama.cpp can rotate the keys in the cache
+        bool one_token_a_sequence = false;  // where several are in a batch
+        bool rows_of_all_tokens = false;    // the graph does not pick the rows that were asked for
+        bool shiftable = false;             // llama.cpp can rotate the keys in the cache
         int32_t n_swa = 0;
         int64_t pos_end = 0;  // positions must be below this
     };

@@ -15,6 +15,23 @@ uint32_t seed_of(const SamplerOptions & options) {
     return options.seed ? static_cast<uint32_t>(*options.seed) : std::random_device()() % 4294967295u;
 }
 
+bool is_set(TokenMask mask, llama_token token) {
+    return (mask[token / 32] >> (token % 32) & 1u) != 0;
+}
+
+// The allowed token with the largest logit, the smallest id among equals; -1 where all of them are -infinity.
+llama_token best_allowed(const float * logits, TokenMask mask, int n_vocab) {
+    llama_token best = -1;
+    float largest = -INFINITY;
+    for (llama_token token = 0; token < n_vocab; ++token) {
+        if (logits[token] > largest && is_set(mask, token)) {
+            best = token;
+            largest = logits[token];
+        }
+    }
+    return best;
+}
+
 SamplerOptions checked(const SamplerOptions & options, const llama_vocab * vocab) {
     options.check(llama_vocab_n_tokens(vocab));
     return options;
@@ -40,8 +57,8 @@ Sampler::Sampler(const Model & model, const SamplerOptions & options)
 
 Sampler::Sampler(const Sampler & other)
     : model_(other.model_), options_(other.options_), seed_(other.seed_), chain_(other.chain_),
-      grammar_(other.grammar_), is_greedy_(other.is_greedy_), rng_(other.rng_), xtc_rng_(other.xtc_rng_),
-      mu_(other.mu_), chosen_(other.chosen_), chosen_mu_(other.chosen_mu_) {}
+      grammar_(other.grammar_), is_greedy_(other.is_greedy_), rng_(other.rng_), xtc_rng_(other.xtc_rng_), u_(other.u_),
+      exclude_(other.exclude_), mu_(other.mu_), chosen_(other.chosen_), chosen_mu_(other.chosen_mu_) {}
 
 std::unique_ptr<Sampler> Sampler::clone() {
     const Use use(*this);
@@ -63,7 +80,11 @@ const float * Sampler::row_of(Context & context, int64_t row) const {
     return context.logits_row(row);
 }
 
-llama_token Sampler::sample(Context & context, int64_t row) {
+bool Sampler::allows(llama_token token, TokenMask mask) const {
+    return (mask == nullptr || is_set(mask, token)) && (!grammar_ || grammar_->allows(token));
+}
+
+llama_token Sampler::sample(Context & context, int64_t row, TokenMask mask, bool again) {
     const Use use(*this);
     const Context::Use context_use(context);
     const float * logits = row_of(context, row);
@@ -71,37 +92,39 @@ llama_token Sampler::sample(Context & context, int64_t row) {
         llama_token token = 0;
         context.argmax_rows(row, 1, &token);
         Chain::check_defined(logits[token] < INFINITY);
-        return token;
+        if (mask != nullptr && !is_set(mask, token)) {
+            token = best_allowed(logits, mask, chain_.n_vocab());
+        }
+        if (token >= 0) {
+            return token;
+        }
     }
-    return options_.greedy() ? choose_greedy(logits) : choose(logits);
+    return options_.greedy() ? choose_greedy(logits, mask) : choose(logits, mask, again);
 }
 
-llama_token Sampler::choose_greedy(const float * logits) {
+llama_token Sampler::choose_greedy(const float * logits, TokenMask mask) {
     chain_.load(logits);
     const llama_token token = chain_.best();
-    if (!grammar_ || grammar_->allows(token)) {
+    if (allows(token, mask)) {
         return token;
     }
-    constrain();
+    constrain(mask);
     return chain_.best();
 }
 
 // The grammar is asked about the chosen token alone; only when it forbids that one, all others are asked and the chain
 // runs again over the allowed ones (llama.cpp's common/sampling.cpp does the same). The second choice reuses what is
 // left of the draw: given the first choice, the place of u inside that choice's interval is uniform again.
-llama_token Sampler::choose(const float * logits) {
+llama_token Sampler::choose(const float * logits, TokenMask mask, bool again) {
     chain_.load(logits);
-    const bool exclude =
-        options_.mirostat == 0 && options_.has_xtc()
-        && static_cast<float>(xtc_rng_()) / 4294967296.0f <= static_cast<float>(options_.xtc_probability);
-    const double u = draw();
-    chain_.truncate(mu_, exclude);
-    Chain::Pick pick = chain_.pick(u);
-    if (grammar_ && !grammar_->allows(chain_[pick.index].id)) {
-        const double rest = (u * chain_.total() - pick.low) / (pick.high - pick.low);
+    draw_numbers(again);
+    chain_.truncate(mu_, exclude_);
+    Chain::Pick pick = chain_.pick(*u_);
+    if (!allows(chain_[pick.index].id, mask)) {
+        const double rest = (*u_ * chain_.total() - pick.low) / (pick.high - pick.low);
         chain_.load(logits);
-        constrain();
-        chain_.truncate(mu_, exclude);
+        constrain(mask);
+        chain_.truncate(mu_, exclude_);
         pick = chain_.pick(std::max(0.0, std::min(rest, 1.0)));
     }
     chosen_ = chain_[pick.index].id;
@@ -110,8 +133,17 @@ llama_token Sampler::choose(const float * logits) {
     return chosen_;
 }
 
+void Sampler::constrain(TokenMask mask) {
+    if (mask != nullptr) {
+        chain_.keep_if([mask](llama_token token) { return is_set(mask, token); });
+    }
+    if (grammar_) {
+        constrain_by_grammar();
+    }
+}
+
 // Asking about every token is by far the dearest step, and what the best candidates allow mostly decides.
-void Sampler::constrain() {
+void Sampler::constrain_by_grammar() {
     const size_t n = chain_.size();
     const size_t n_front = std::min(n, std::max(min_front, 4 * chain_.n_decisive()));
     if (n_front < n) {
@@ -129,6 +161,18 @@ void Sampler::constrain() {
     chain_.drop_forbidden();
 }
 
+void Sampler::draw_numbers(bool again) {
+    if (again && !u_) {
+        throw Error("SamplerError", {{"reason", std::string("there is no choice to make again")}});
+    }
+    if (again) {
+        return;
+    }
+    exclude_ = options_.mirostat == 0 && options_.has_xtc()
+               && static_cast<float>(xtc_rng_()) / 4294967296.0f <= static_cast<float>(options_.xtc_probability);
+    u_ = draw();
+}
+
 // 53 random bits as std::generate_canonical makes them, so that llama.cpp's "dist" chooses the same for a seed.
 double Sampler::draw() {
     const double low = rng_();
@@ -136,7 +180,7 @@ double Sampler::draw() {
     return std::min((low + high * 4294967296.0) / 18446744073709551616.0, std::nextafter(1.0, 0.0));
 }
 
-void Sampler::add_law(const float * logits, bool exclude, double share, std::vector<double> & law) {
+void Sampler::add_law(const float * logits, bool exclude, double share, TokenMask mask, std::vector<double> & law) {
     if (share <= 0.0) {
         return;
     }
@@ -150,30 +194,31 @@ void Sampler::add_law(const float * logits, bool exclude, double share, std::vec
     double forbidden = 0.0;
     for (const llama_token_data & token : first) {
         const double probability = token.p / first_total * share;
-        (grammar_ && token.logit == -INFINITY ? forbidden : law[token.id]) += probability;
+        const bool is_allowed = (mask == nullptr || is_set(mask, token.id)) && !(grammar_ && token.logit == -INFINITY);
+        (is_allowed ? law[token.id] : forbidden) += probability;
     }
     if (forbidden <= 0.0) {
         return;
     }
     chain_.load(logits);
-    constrain();
+    constrain(mask);
     chain_.truncate(mu_, exclude);
     for (size_t i = 0; i < chain_.size(); ++i) {
         law[chain_[i].id] += chain_[i].p / chain_.total() * forbidden;
     }
 }
 
-Sampler::Distribution Sampler::distribution(Context & context, int64_t row) {
+Sampler::Distribution Sampler::distribution(Context & context, int64_t row, TokenMask mask) {
     const Use use(*this);
     const Context::Use context_use(context);
     const float * logits = row_of(context, row);
     std::vector<double> law(chain_.n_vocab(), 0.0);
     if (options_.greedy()) {
-        law[choose_greedy(logits)] = 1.0;
+        law[choose_greedy(logits, mask)] = 1.0;
     } else {
         const double xtc = options_.mirostat == 0 && options_.has_xtc() ? options_.xtc_probability : 0.0;
-        add_law(logits, false, 1.0 - xtc, law);
-        add_law(logits, true, xtc, law);
+        add_law(logits, false, 1.0 - xtc, mask, law);
+        add_law(logits, true, xtc, mask, law);
     }
     Distribution distribution;
     for (int token = 0; token < chain_.n_vocab(); ++token) {
@@ -204,6 +249,7 @@ void Sampler::accept(int64_t token, bool prompt) {
         mu_ = chosen_mu_;
     }
     chosen_ = -1;
+    u_.reset();
 }
 
 void Sampler::reset() {
@@ -216,6 +262,7 @@ void Sampler::reset() {
     xtc_rng_.seed(seed_);
     mu_ = 2.0 * options_.mirostat_tau;
     chosen_ = -1;
+    u_.reset();
 }
 
 }  // namespace pyspec

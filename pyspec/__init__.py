@@ -20,21 +20,29 @@ except ImportError as error:
         ) from error
     raise
 from pyspec import errors, models
+from pyspec.chat import ChatCompletion
+from pyspec.chat_template import ChatTemplate
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
+from pyspec.engine import Engine
 from pyspec.llm import Llama
+from pyspec.logprobs import TokenLogprob
 from pyspec.lossless import Comparison, check_lossless
 from pyspec.session import Session
 from pyspec.stats import Stats, Timings
 
 __all__ = [
+    "ChatCompletion",
+    "ChatTemplate",
     "Comparison",
     "Completion",
+    "Engine",
     "Llama",
     "SamplingOptions",
     "Session",
     "Stats",
     "Timings",
+    "TokenLogprob",
     "__version__",
     "check_lossless",
     "errors",

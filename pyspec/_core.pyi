@@ -337,6 +337,9 @@ class Context:
     def abort(self) -> None:
         """Stop the decode at work, from any thread; without one, the next decode stops at once."""
 
+    def clear_abort(self) -> None:
+        """Take back an `abort` that has stopped nothing yet; from any thread."""
+
     # ------------------------------------------------------------- output
     @property
     def n_outputs(self) -> int:
@@ -455,15 +458,21 @@ class Sampler:
     def is_greedy(self) -> bool:
         """True when choosing is plain argmax, so that `Context.argmax_rows` gives the same tokens."""
 
-    def sample(self, context: Context, row: int) -> int:
+    def sample(self, context: Context, row: int, mask: NDArray[np.uint32] | None = None, *, again: bool = False) -> int:
         """Choose a token from an output row of the last decode. Changes nothing but the random numbers' position.
 
+        `mask` [at least ceil(n_vocab / 32)]: bit i % 32 of word i // 32 is 0 where token i is forbidden, as by grammar.
+        `again` chooses with the random numbers of the call before, no choice having been accepted since.
+
         Raises:
-            NoOutputError, OutputRowError, SamplerError (no candidate left, NaN or infinite logits), GrammarError (its
-            place was lost, see `accept`), InvalidValueError (a context of another model), ClosedError, BusyError.
+            NoOutputError, OutputRowError, SamplerError (no candidate left, NaN or infinite logits, nothing to choose
+            again), GrammarError (its place was lost, see `accept`), InvalidValueError (a context of another model, a
+            mask that is too short or no uint32 array), ClosedError, BusyError.
         """
 
-    def probabilities(self, context: Context, row: int) -> tuple[Tokens, NDArray[np.float32]]:
+    def probabilities(
+        self, context: Context, row: int, mask: NDArray[np.uint32] | None = None
+    ) -> tuple[Tokens, NDArray[np.float32]]:
         """The law that `sample` would draw from: ids and probabilities above 0, most likely first. Draws nothing.
 
         Raises:

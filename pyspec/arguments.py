@@ -16,7 +16,7 @@ import numpy as np
 
 from pyspec._core import Model, Vocab, devices
 from pyspec.budget import BudgetOptions
-from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, int_between
+from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, between, int_between, optional
 from pyspec.errors import (
     InvalidValueError,
     TokenRangeError,
@@ -34,6 +34,7 @@ __all__ = [
     "as_stops",
     "check_call",
     "check_object",
+    "prompt_text",
     "prompt_tokens",
     "refuse_fork",
     "refuse_unknown",
@@ -58,6 +59,13 @@ _CHECKS: dict[str, Check] = {
     "n_gpu_layers": int_between(-(2**31), 2**31 - 1),
     "n_seq_max": int_between(1, 254),
     "n_rs_seq": int_between(0, 32),
+    "n_parallel": int_between(1, 256),
+    "n_cells": int_between(0, 2**31 - 1),
+    "n_spare": optional(int_between(0, 256)),
+    "max_queue": int_between(1, 2**31 - 1),
+    "prefill_chunk": int_between(1, 2**31 - 1),
+    "batch_width": int_between(1, 2**31 - 1),
+    "share_prefix": (lambda v: isinstance(v, bool), "True or False"),
     "checkpoint_budget_bytes": int_between(0, 2**63 - 1),
     "flash_attn": (lambda v: v is None or isinstance(v, bool), "True, False, or None to let llama.cpp decide"),
     "exact": (lambda v: isinstance(v, bool), "True or False"),
@@ -65,7 +73,14 @@ _CHECKS: dict[str, Check] = {
     "ignore_eos": (lambda v: isinstance(v, bool), "True or False"),
     "reuse": (lambda v: isinstance(v, bool), "True or False"),
     "ctx_checkpoints": int_between(0, 1_000_000),
+    "ctx_checkpoint_bytes": int_between(0, 2**63 - 1),
+    "ctx_checkpoint_spacing": int_between(1, 2**31 - 1),
+    "n_keep": (lambda v: v is None or int_between(0, 2**31 - 1)[0](v), "a whole number from 0 to 2147483647, or None"),
     "progress": (lambda v: v is None or callable(v), "a function, or None"),
+    "on_progress": (lambda v: v is None or callable(v), "a function, or None"),
+    "echo": (lambda v: isinstance(v, bool), "True or False"),
+    "logprobs": optional(int_between(0, 2**31 - 1)),
+    "timeout_s": optional(between(0, 1e9)),
     "on_text": (lambda v: v is None or callable(v), "a function, or None"),
     "context": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
     "model": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
@@ -123,6 +138,12 @@ def prompt_tokens(vocab: Vocab, prompt: str | bytes | Sequence[int]) -> Tokens:
         TokenRangeError: an id outside the vocabulary.
     """
     if not isinstance(prompt, (str, bytes)):
+        if isinstance(prompt, (list, tuple)) and any(isinstance(part, (str, bytes)) for part in prompt):
+            raise InvalidValueError(
+                name="prompt",
+                value=prompt,
+                allowed="one text or its token ids; llm.map(prompts) takes several prompts, pyspec.Engine many at once",
+            )
         return tokens_in_range(prompt, vocab.n_tokens, name="prompt")
     if not vocab.has_text:
         raise VocabularyMissingError(what="a prompt given as text")
@@ -130,6 +151,15 @@ def prompt_tokens(vocab: Vocab, prompt: str | bytes | Sequence[int]) -> Tokens:
     if not len(ids):
         raise InvalidValueError(name="prompt", value=prompt, allowed="a text of at least one token")
     return ids
+
+
+def prompt_text(vocab: Vocab, prompt: str | bytes | Sequence[int]) -> str:
+    """A prompt as text: as it was given, or as its token ids read, special ones left out; "" without a vocabulary."""
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, bytes):
+        return prompt.decode("utf-8", "replace")
+    return vocab.detokenize(as_tokens(prompt)).decode("utf-8", "replace") if vocab.has_text else ""
 
 
 def text_tokens(

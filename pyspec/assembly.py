@@ -14,6 +14,7 @@ from pyspec.exact import ExactMemory
 from pyspec.memory import Capabilities, probe
 from pyspec.rollback import StrategyCost, cached_costs, candidates, check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
+from pyspec.width_costs import cached_width_costs
 
 __all__ = ["Assembly", "assemble"]
 
@@ -28,6 +29,7 @@ class Assembly:
         memory: sequence 0, with its rollback strategy.
         reason: why that strategy was chosen.
         costs: what was measured for the choice, by strategy; empty where there was nothing to choose.
+        width_costs: seconds of a decode by width; empty where it was not asked for or could not be told.
     """
 
     context: Context
@@ -35,6 +37,7 @@ class Assembly:
     memory: SequenceMemory
     reason: str
     costs: dict[str, StrategyCost] = field(default_factory=dict)
+    width_costs: dict[int, float] = field(default_factory=dict)
 
 
 def assemble(
@@ -46,6 +49,7 @@ def assemble(
     checkpoint_budget_bytes: int = 0,
     exact: bool = False,
     placement: object = None,
+    width_max: int = 0,
 ) -> Assembly:
     """Make a context of `model` and choose how its sequence 0 is rolled back.
 
@@ -57,6 +61,8 @@ def assemble(
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
         exact: keep all decodes in one width class.
         placement: anything that says where the model's layers lie; costs are remembered for it.
+        width_max: the widest decode whose cost is of interest, which is measured at first use (`pyspec.width_costs`);
+            below 2 nothing is. Not with `exact`, where decodes are padded.
 
     Raises:
         PyspecError: the context cannot be had, or the strategy or exactness not with this memory.
@@ -70,10 +76,10 @@ def assemble(
     context = Context(model, **defaults | dict(options))
     can = probe(context)
     spare_id = n_seq_max if spare else None
+    settings = {name: str(value) for name, value in options.items()} | {"placement": str(placement)}
     costs: dict[str, StrategyCost] = {}
     if rollback == "auto":
         device = any(found.kind != "cpu" for found in devices())
-        settings = {name: str(value) for name, value in options.items()} | {"placement": str(placement)}
         costs = cached_costs(context, candidates(can, spare=spare, device=device), spare=spare_id, settings=settings)
     strategy, reason = choose(
         context, can, rollback, spare=spare_id, checkpoint_budget_bytes=checkpoint_budget_bytes, costs=costs
@@ -82,4 +88,7 @@ def assemble(
         memory: SequenceMemory = ExactMemory(context, strategy, scratch=n_seq_max + spare)
     else:
         memory = SequenceMemory(context, strategy)
-    return Assembly(context, can, memory, reason, costs)
+    width_costs: dict[int, float] = {}
+    if width_max > 1 and not exact:
+        width_costs = cached_width_costs(context, width_max=width_max, settings=settings)
+    return Assembly(context, can, memory, reason, costs, width_costs)

@@ -8,20 +8,22 @@ are other modules' work.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyspec.config import between, int_between, validate
+from pyspec.errors import StateError
 
 __all__ = ["N_STREAK", "AcceptanceRecord", "BudgetOptions", "CostModel", "RoundCosts", "best_length"]
 
 N_STREAK = 64
 """From so many right tokens in a row on, all are counted together."""
 
-_PRIOR_BY_MATCH = (0.4, 0.15, 0.2, 0.35, 0.55, 0.7, 0.8, 0.85)
+_PRIOR_BY_MATCH = (0.4, 0.15, 0.3, 0.6, 0.7, 0.8, 0.85, 0.9)
 """Chance of a first token from a match of unknown length, of 1, 2 to 3, 4 to 7 ... tokens, before any was seen."""
 
 _LENGTHS = np.arange(1, 129)
@@ -29,9 +31,12 @@ _LENGTHS = np.arange(1, 129)
 _CHANGE = 0.02
 """Share by which a cost must have changed to be noticed."""
 
-_PRIOR_LATER = 0.75
+_PRIOR_ROW_ENDS = (0.2, 0.08, 0.05, 0.03, 0.025, 0.012, 0.005)
+"""Chance that a row of right tokens ends after 1, 2 to 3, 4 to 7 ... of them, before any was seen."""
+
 _PRIOR_WEIGHT = 2.0
-"""Observations that a prior counts for."""
+_LATER_WEIGHT = 8.0
+"""Observations that a prior counts for: that of a first token; and of a later one, the chance of the one before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +83,35 @@ class CostModel:
     """Seconds of a decode by its width, from the decodes seen so far.
 
     For each width the faster half of the last few decodes counts, since a machine may be busy but is never too fast.
-    Between widths seen the cost is interpolated, beyond them it grows as it did between them.
+    Between widths seen the cost is interpolated, beyond them it grows as it did between them. What was not seen again
+    for `N_REMEMBERED` decodes is forgotten: it was too dear then, and may be so no more.
+
+    With `ratios` it starts from a curve that was measured before: the decodes seen tell what a second is worth and
+    where the curve has changed, and what was not seen keeps the curve's shape.
+
+    Args:
+        options: `slope` is the start where no ratios are given; without `measured` nothing is learned, and ratios,
+            which were measured too, do not count.
+        ratios: cost of a decode by width, 1 and others, in any unit; None or empty where none were measured.
     """
 
     N_SAMPLES = 8
+    N_REMEMBERED = 64
 
-    def __init__(self, options: BudgetOptions) -> None:
+    def __init__(self, options: BudgetOptions, ratios: Mapping[int, float] | None = None) -> None:
         self.n_widths = options.width_max
-        self._slope = options.slope
         self._measured = options.measured
         self._samples: dict[int, deque[float]] = {}
         self._known: dict[int, float] = {}
+        self._n_seen = 0
+        self._seen_at: dict[int, int] = {}  # the last decode of each width, by the count of all
         self._curve: NDArray[np.float64] | None = None
+        self._slopes_of: NDArray[np.float64] | None = None
+        self._slopes = 0.0, 0.0  # behind one pending token, behind more
+        self._shaped = options.measured and bool(ratios)
         self._prior: NDArray[np.float64] = 1.0 + options.slope * np.arange(-1, self.n_widths, dtype=np.float64)
+        if ratios and self._shaped:
+            self._prior = self._through({width: max(1.0, cost / ratios[1]) for width, cost in ratios.items()})
 
     def observe(self, width: int, seconds: float) -> None:
         """A decode of `width` tokens took `seconds`."""
@@ -99,15 +120,39 @@ class CostModel:
             if samples is None:
                 samples = self._samples[width] = deque(maxlen=self.N_SAMPLES)
             samples.append(seconds)
+            self._n_seen += 1
+            self._seen_at[width] = self._n_seen
+            if self._n_seen % (self.N_REMEMBERED // 8) == 0:
+                self._forget()
             known, found = self._known.get(width, 0.0), _low_mean(samples)
             if abs(found - known) > _CHANGE * known:
                 self._known[width] = found
+                self._curve = None
+
+    def _forget(self) -> None:
+        for width, at in list(self._seen_at.items()):
+            if self._n_seen - at > self.N_REMEMBERED:
+                del self._seen_at[width], self._samples[width], self._known[width]
                 self._curve = None
 
     @property
     def plain(self) -> float:
         """Seconds of a decode of one token; 1.0 where nothing is measured."""
         return float(self.curve()[1])
+
+    def least_slope(self, n_pending: int) -> float:
+        """A draft whose first token has no better chance than this cannot pay, however long it is.
+
+        The least that one more token costs behind so many pending ones, in plain decodes; later tokens of a draft are
+        never likelier than its first.
+        """
+        curve = self.curve()
+        if self._slopes_of is not curve:
+            plain = float(curve[1])
+            behind_one = (curve[2:] - plain) / _LENGTHS[: len(curve) - 2]
+            self._slopes = float(behind_one.min()) / plain, float(np.diff(curve[1:]).min()) / plain
+            self._slopes_of = curve
+        return self._slopes[n_pending > 1]
 
     def curve(self) -> NDArray[np.float64]:
         """[n_widths + 1] seconds by width, never falling; entry 0 has no meaning."""
@@ -117,20 +162,40 @@ class CostModel:
         return curve
 
     def _fit(self) -> NDArray[np.float64]:
-        if not self._known:
-            return self._prior
-        knots = sorted(self._known)
-        values = np.maximum.accumulate([self._known[width] for width in knots])
+        known, prior = self._known, self._prior
+        if not known:
+            return prior
+        knots = sorted(known)
         if len(knots) == 1:
-            scaled: NDArray[np.float64] = self._prior * (values[0] / self._prior[knots[0]])
+            scaled: NDArray[np.float64] = prior * (known[knots[0]] / prior[knots[0]])
             return scaled
+        if self._shaped:
+            return self._reshaped(knots)
+        curve = self._through(known)
+        if knots[0] > 1:
+            curve[: knots[0]] = prior[: knots[0]] * (curve[knots[0]] / prior[knots[0]])
+        return curve
+
+    def _reshaped(self, knots: list[int]) -> NDArray[np.float64]:
+        """The curve measured before, stretched at each width as far as the decodes near it took longer."""
+        prior, samples = self._prior, self._samples
+        weights = np.array([len(samples[width]) for width in knots])
+        own = np.array([self._known[width] / prior[width] for width in knots])
+        # A width seen once may have been a bad moment; the one that was seen most tells how fast the machine is.
+        stretch = (weights * own + _PRIOR_WEIGHT * own[weights.argmax()]) / (weights + _PRIOR_WEIGHT)
+        widths = np.arange(self.n_widths + 1)
+        curve: NDArray[np.float64] = np.maximum.accumulate(prior * np.interp(widths, knots, stretch))
+        return curve
+
+    def _through(self, points: Mapping[int, float]) -> NDArray[np.float64]:
+        """[n_widths + 1] a line through costs by width that never falls, rising behind the last as before it."""
+        knots = sorted(points)
+        values = np.maximum.accumulate([points[width] for width in knots])
         widths = np.arange(self.n_widths + 1)
         curve: NDArray[np.float64] = np.interp(widths, knots, values)
-        rise = (values[-1] - values[0]) / (knots[-1] - knots[0])
-        curve[knots[-1] :] = values[-1] + rise * (widths[knots[-1] :] - knots[-1])
-        if knots[0] > 1:
-            below = self._prior[: knots[0]] * (values[0] / self._prior[knots[0]])
-            curve[: knots[0]] = below
+        if len(knots) > 1 and knots[-1] < self.n_widths:
+            rise = (values[-1] - values[0]) / (knots[-1] - knots[0])
+            curve[knots[-1] :] = values[-1] + rise * (widths[knots[-1] :] - knots[-1])
         return curve
 
 
@@ -144,24 +209,41 @@ class AcceptanceRecord:
 
     A token is judged by how many tokens its speculator has been right in a row before it: the first ones of a match
     are often wrong, later ones seldom. The first of a row is judged by the length of the match that it comes from, too.
+
+    A row that goes on for forty tokens is one observation more than forty: after 1, 2 to 3, 4 to 7, 8 to 15 ... right
+    tokens the chance that it ends is never taken for less than if it were to end at the very next token, of all that
+    were seen after about so many.
     """
 
     def __init__(self, options: BudgetOptions) -> None:
         self._keep = 1.0 - 1.0 / options.memory
         self._first = [_Share(_PRIOR_WEIGHT, _PRIOR_WEIGHT * prior) for prior in _PRIOR_BY_MATCH]
         self._later = [_Share() for _ in range(N_STREAK)]
-        self._chances = [_PRIOR_LATER] * N_STREAK
+        # tokens seen by bit length of the streak; where a row has more of them, a memory of rows is one of more tokens
+        self._rows = [1.0 / ends for ends in _PRIOR_ROW_ENDS]
+        self._keep_rows = [1.0 - 1.0 / (options.memory << i) for i in range(len(self._rows))]
+        self._chances = [0.0] * N_STREAK
         self._n_current = 0  # of the chances, the first ones are up to date
 
     def observe(self, streak: int, match_length: int, right: bool) -> None:
         """A token after `streak` right ones in a row, from a match of `match_length`, was `right` or not."""
         if streak:
-            i = min(streak, N_STREAK) - 1
-            share, self._n_current = self._later[i], min(self._n_current, i)
+            streak = min(streak, N_STREAK)
+            i = streak.bit_length() - 1
+            self._rows[i] = self._rows[i] * self._keep_rows[i] + 1.0
+            self._later[streak - 1].count(right, self._keep)
+            self._n_current = min(self._n_current, (1 << i) - 1)
         else:
-            share = self._first[_match_class(match_length)]
-        share.n = share.n * self._keep + 1.0
-        share.right = share.right * self._keep + right
+            self._first[_match_class(match_length)].count(right, self._keep)
+
+    def chance(self, streak: int, match_length: int) -> float:
+        """Probability that the next token is right."""
+        if streak == 0:
+            first = self._first[_match_class(match_length)]
+            return first.right / first.n
+        i = min(streak, N_STREAK)
+        self._bring_up_to_date(i)
+        return self._chances[i - 1]
 
     def expected(self, streak: int, match_length: int, n: int) -> NDArray[np.float64]:
         """[n] probability that each token of a draft is reached and right."""
@@ -175,13 +257,41 @@ class AcceptanceRecord:
         reached: NDArray[np.float64] = np.multiply.accumulate(np.array(chances, np.float64))
         return reached
 
+    def get_state(self) -> dict[str, Any]:
+        """What was observed: `first` [n_classes, 2], `later` [N_STREAK, 2] (all tokens, right ones), `rows` [n]."""
+        shares = {"first": self._first, "later": self._later}
+        state = {name: np.array([(one.n, one.right) for one in row], np.float64) for name, row in shares.items()}
+        return state | {"rows": np.array(self._rows, np.float64)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Expect what the saved record did.
+
+        Raises:
+            StateError: not a state of a record; nothing was changed.
+        """
+        try:
+            first, later, rows = (np.asarray(state[name], np.float64) for name in ("first", "later", "rows"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(reason=f"no record of acceptance: {error!r}") from error
+        if (first.shape, later.shape, rows.shape) != ((len(self._first), 2), (N_STREAK, 2), (len(self._rows),)):
+            raise StateError(reason=f"a record of acceptance with {first.shape}, {later.shape}, {rows.shape} numbers")
+        pairs = np.concatenate((first, later))
+        n, right = pairs.T
+        if not (np.isfinite(pairs).all() and ((right >= 0) & (right <= n)).all()):
+            raise StateError(reason="a record of acceptance with more right tokens than tokens, or fewer than none")
+        if not ((first[:, 0] > 0).all() and np.isfinite(rows).all() and (rows >= 1).all()):
+            raise StateError(reason="a record of acceptance without observations")
+        self._first, self._later = ([_Share(n, right) for n, right in part.tolist()] for part in (first, later))
+        self._rows, self._n_current = rows.tolist(), 0
+
     def _bring_up_to_date(self, n: int) -> None:
         """Chances after 1, 2, ... right tokens: each leans on the one before as far as it was not seen itself."""
         chances, current = self._chances, self._n_current
-        chance = chances[current - 1] if current else _PRIOR_LATER
+        chance = chances[current - 1] if current else 1.0
         for i in range(current, n):
             share = self._later[i]
-            chance = (share.right + _PRIOR_WEIGHT * chance) / (share.n + _PRIOR_WEIGHT)
+            at_most = 1.0 - 1.0 / self._rows[(i + 1).bit_length() - 1]
+            chance = (share.right + _LATER_WEIGHT * min(chance, at_most)) / (share.n + _LATER_WEIGHT)
             chances[i] = chance
         self._n_current = max(current, n)
 
@@ -190,6 +300,11 @@ class AcceptanceRecord:
 class _Share:
     n: float = 0.0
     right: float = 0.0
+
+    def count(self, right: bool, keep: float) -> None:
+        """One observation more; the ones before fade to the share `keep`."""
+        self.n = self.n * keep + 1.0
+        self.right = self.right * keep + right
 
 
 def _match_class(match_length: int) -> int:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pyspec.errors import InvalidValueError
 from pyspec.html import completion_html
+from pyspec.logprobs import TokenLogprob, mean_logprob
 from pyspec.rounds import Origin, origins
 from pyspec.stats import Stats, Timings
 from pyspec.summary import rows, tell
@@ -22,9 +24,10 @@ class Completion:
     """One finished generation. In a notebook its text is shown with each token shaded by where it comes from.
 
     Attributes:
-        text: the generated text; empty for a model without a text vocabulary.
+        text: the generated text, behind `echo`; empty for a model without a text vocabulary.
         tokens: the generated token ids, without the end token; only those that lie wholly inside `text`.
-        finish_reason: "stop" (an end token or a stop string), "length" (`max_tokens`) or "context" (no room left).
+        finish_reason: "stop" (an end token or a stop string), "length" (`max_tokens`), "context" (no room left),
+            "timeout" (`timeout_s`) or "cancelled".
         stop: the stop string that ended it, None otherwise.
         prompt_tokens: the prompt's token ids.
         seed: the seed in use; with it the same text comes again.
@@ -32,6 +35,9 @@ class Completion:
         timings: seconds of each part.
         token_ends: [n_tokens] characters of `text` up to the end of each token. A character of several tokens belongs
             to the first of them.
+        logprobs: [n_tokens] what the target thought of each token; None unless asked for.
+        echo: what `text` has of the prompt, in front of what was generated; "" unless asked for. `tokens`, `origins`
+            and `logprobs` are of the generated text alone.
     """
 
     text: str
@@ -43,11 +49,24 @@ class Completion:
     stats: Stats
     timings: Timings
     token_ends: list[int] = field(default_factory=list, repr=False)
+    logprobs: list[TokenLogprob] | None = field(default=None, repr=False)
+    echo: str = field(default="", repr=False)
 
     @property
     def origins(self) -> list[Origin]:
         """[n_tokens] where each token comes from: "accepted", "bonus", "correction" or "plain" (`pyspec.rounds`)."""
         return origins(self.stats.rounds, len(self.tokens))
+
+    @property
+    def mean_logprob(self) -> float:
+        """Mean log-probability of the tokens, -inf without any.
+
+        Raises:
+            InvalidValueError: they were not asked for.
+        """
+        if self.logprobs is None:
+            raise InvalidValueError(name="logprobs", value=None, allowed="0 or more in the call, to be kept")
+        return mean_logprob(self.logprobs)
 
     def __str__(self) -> str:
         """One line about the generation; the text itself is `text`."""
@@ -61,12 +80,25 @@ class Completion:
     def _repr_html_(self) -> str:
         """The text with shaded tokens, and the table of `stats`."""
         return completion_html(
-            self.text, self.tokens, self.token_ends, self.stats.rounds, summary=str(self), rows=rows(self.stats)
+            self.text[len(self.echo) :],
+            self.tokens,
+            [end - len(self.echo) for end in self.token_ends],
+            self.stats.rounds,
+            echo=self.echo,
+            summary=str(self),
+            rows=rows(self.stats),
         )
 
 
 def completed(
-    stream: TextStream, tokens: Sequence[int], finish: str, *, prompt: Sequence[int], seed: int, stats: Stats
+    stream: TextStream,
+    tokens: Sequence[int],
+    finish: str,
+    *,
+    prompt: Sequence[int],
+    seed: int,
+    stats: Stats,
+    logprobs: Sequence[TokenLogprob] | None = None,
 ) -> Completion:
     """The result of a generation that is over, told to the log.
 
@@ -77,6 +109,7 @@ def completed(
         prompt: the prompt's token ids.
         seed: of its random draws.
         stats: with its timings.
+        logprobs: of all `tokens`, if they are wanted.
     """
     tell(stats, finish)
     n_tokens = stream.n_tokens
@@ -90,4 +123,6 @@ def completed(
         stats=stats,
         timings=stats.timings,
         token_ends=stream.ends,
+        logprobs=None if logprobs is None else list(logprobs[:n_tokens]),
+        echo=stream.echo,
     )

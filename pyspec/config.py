@@ -51,7 +51,8 @@ def int_between(low: int, high: int) -> Check:
     return (lambda v: _is_int(v) and low <= v <= high), f"a whole number from {low} to {high}"
 
 
-def _optional(check: Check) -> Check:
+def optional(check: Check) -> Check:
+    """None, or what `check` allows."""
     return (lambda v: v is None or check[0](v)), f"None or {check[1]}"
 
 
@@ -148,7 +149,7 @@ class SamplingOptions:
 
     # csrc/sampler_options.cpp holds the same ranges: they keep llama.cpp's arithmetic defined.
     _CHECKS: ClassVar[dict[str, Check]] = {
-        "seed": _optional(int_between(0, 2**32 - 2)),
+        "seed": optional(int_between(0, 2**32 - 2)),
         "temperature": between(0, 1000),
         "dynatemp_range": between(0, 1000),
         "dynatemp_exponent": between(0, 1000),
@@ -180,7 +181,7 @@ class SamplingOptions:
             _bias_in_range,
             "token ids with numbers from -1e6 to 1e6, or -inf to forbid a token",
         ),
-        "grammar": _optional((_text, "a GBNF text without NUL or lone surrogates")),
+        "grammar": optional((_text, "a GBNF text without NUL or lone surrogates")),
         "grammar_root": (_text, "the name of a rule"),
         "min_keep": int_between(1, 2**31 - 1),
     }

@@ -8,101 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from time import perf_counter
-from typing import Protocol
 
 import numpy as np
 
-from pyspec._core import Context
 from pyspec.checkpoints import Checkpoints
-from pyspec.drafting import Drafting
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, StateError
+from pyspec.request import Chooser, DecoderOptions, Halted, Plan, Request
 from pyspec.rounds import Decision, RoundRecord
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators import History, Tokens
 from pyspec.stats import Stats, Timings
 from pyspec.verify import Verdict, verify
 
-__all__ = ["Chooser", "Decoder", "DecoderOptions", "Request"]
+__all__ = ["Chooser", "Decoder", "DecoderOptions", "Plan", "Request"]
 
 _log = logging.getLogger("pyspec")
-
-CHECKPOINT_SPACING = 1024
-"""Tokens of a prompt between two context checkpoints; one more stands before its last token."""
 
 _PROMPT = Decision("prompt")
 _SAVE_FAILED = Decision("save failed")
 _FORCED_COMMIT = Decision("forced commit")
 _NO_ROOM = Decision("no room")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderOptions:
-    """How rounds treat tokens that must be decoded again after a rollback.
-
-    Attributes:
-        replay: "fused" lets decided tokens ride in front of the next draft; "immediate" spends a decode on them.
-        max_tries: rollbacks to one saved position before a round without a draft commits (fused only).
-        max_pending: the same by number of pending tokens.
-        n_draft: most tokens in one draft, None leaves it to the speculator.
-    """
-
-    replay: str = "fused"
-    max_tries: int = 2
-    max_pending: int = 16
-    n_draft: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.replay not in ("fused", "immediate"):
-            raise InvalidValueError(name="replay", value=self.replay, allowed="'fused' or 'immediate'")
-        for name in ("max_tries", "max_pending", "n_draft"):
-            value = getattr(self, name)
-            if value is None and name == "n_draft":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidValueError(name=name, value=value, allowed="a whole number >= 1")
-
-
-class Chooser(Protocol):
-    """What chooses the target's tokens: `pyspec._core.Sampler`, or a stand-in with these four."""
-
-    @property
-    def is_greedy(self) -> bool:
-        """Every choice is the row's largest logit; the other methods but `reset` are then not called."""
-
-    def reset(self) -> None:
-        """A generation begins."""
-
-    def sample(self, context: Context, row: int) -> int:
-        """The token at an output row of the last decode; once per token, rows in order until a draft is refuted."""
-
-    def accept(self, token: int, *, prompt: bool = False) -> None:
-        """`token` stands in the prompt, or was chosen."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One generation.
-
-    Attributes:
-        prompt: [n_prompt] token ids, at least one.
-        sampler: chooses the target's tokens; the prompt is told to it.
-        drafting: drafts, and how much; keeps what it learned from one generation to the next.
-        max_tokens: most tokens to emit, None for as many as fit.
-        end_tokens: end the generation and are not emitted.
-        emit: called once per emitted token; returns a finish reason or None.
-        reuse: go on from what memory holds of the prompt, instead of from nothing.
-    """
-
-    prompt: Tokens
-    sampler: Chooser
-    drafting: Drafting
-    max_tokens: int | None
-    end_tokens: frozenset[int]
-    emit: Callable[[int], str | None]
-    reuse: bool = False
 
 
 class Decoder:
@@ -145,6 +73,7 @@ class Decoder:
         Raises:
             InvalidValueError: an empty prompt.
             ContextFullError: the prompt alone is longer than the context.
+            UnsupportedError: `n_keep` on memory that cannot drop tokens.
             SpeculatorError: the speculator's `begin` raised.
         """
         n_prompt = len(request.prompt)
@@ -153,6 +82,8 @@ class Decoder:
             raise InvalidValueError(name="prompt", value=[], allowed="at least one token")
         if n_prompt > n_ctx:
             raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx)
+        if request.n_keep is not None:
+            self.memory.require_shift()
         n_reused = self._reuse(request)
         self.history = History(request.prompt)
         rollback = self.memory.rollback
@@ -181,60 +112,117 @@ class Decoder:
             PyspecError, KeyboardInterrupt: the generation is over; the sequence's memory is empty, or as after the
                 last round when the error is a `SpeculatorError`.
         """
-        request = self._request
-        assert request is not None and self.finish is None, "step without a running generation"
-        memory, history, stats, timings = self.memory, self.history, self.stats, self.timings
+        plan = self.plan()
+        if plan is None:
+            return Verdict([], 0, 0, self.finish)
+        start = perf_counter()
+        with self._nothing_half_done():
+            self.memory.decode(plan.tokens, plan.n_outputs)
+        return self.conclude(plan, perf_counter() - start)
+
+    def plan(self) -> Plan | None:
+        """The first half of a round: draft, save, and say what to decode; None when the generation ended here.
+
+        It ends where the context is full, or where the request says so. Before the first round the prompt is decoded
+        but for its last tokens, unless that was done already (`next_chunk`).
+
+        Raises:
+            As `step`.
+        """
+        request, memory, stats = self._request, self.memory, self.stats
+        assert request is not None and self.finish is None, "a round without a running generation"
         first = stats.n_rounds == 0
         t0 = perf_counter()
-        if memory.n_past + self.n_pending > memory.n_ctx:
+        if self.halted():
+            return None
+        if memory.n_past + self.n_pending > memory.n_ctx and not self._make_room(request):
             self.finish = "context"
-            return Verdict([], 0, 0, "context")
+            return None
         draft = [] if first else self._draft(request)
         t1 = perf_counter()
-        try:
+        with self._nothing_half_done():
             if draft:
                 draft = self._save(draft)
             t2 = perf_counter()
             if not draft:
                 memory.commit()
             if first:
-                self._feed(request)
-                stats.n_prompt_decodes = memory.n_decodes - self._base[0]
-            pending = history.view()[memory.n_past :].tolist()
-            assert pending, "pending is never empty during a generation"
-            memory.decode(pending + draft, 1 + len(draft))
-            t3 = perf_counter()
+                is_over = not self._feed(request)
+                stats.n_decodes = stats.n_prompt_decodes = memory.n_decodes - self._base[0]
+                if is_over:
+                    return None
+        pending = self.history.view()[memory.n_past :].tolist()
+        assert pending, "pending is never empty during a generation"
+        feed_s = perf_counter() - t2
+        return Plan(pending, draft, draft_s=t1 - t0, save_s=t2 - t1, feed_s=feed_s if first else 0.0)
+
+    def halted(self) -> bool:
+        """Whether the request ends here without another decode; memory stays as it is."""
+        request = self._request
+        if self.finish is None and request is not None and request.halt is not None:
+            self.finish = request.halt()
+        return self.finish is not None
+
+    def conclude(self, plan: Plan, decode_s: float) -> Verdict:
+        """The second half: verify what was decoded, commit or roll back, count, learn.
+
+        Args:
+            plan: of this round; memory has decoded it, and its rows begin at `memory.first_row`.
+            decode_s: seconds that the decode took.
+
+        Raises:
+            As `step`.
+        """
+        request, history, stats, timings = self._request, self.history, self.stats, self.timings
+        assert request is not None, "a round without a running generation"
+        first = stats.n_rounds == 0
+        draft = plan.draft
+        t0 = perf_counter()
+        with self._nothing_half_done():
+            if first and request.on_progress is not None:
+                request.on_progress(len(request.prompt), len(request.prompt))
             verdict = self._verify(request, draft)
-            t4 = perf_counter()
+            t1 = perf_counter()
             self._settle(draft, verdict)
-        except BaseException:
-            # whatever stopped this round, nothing half done may stay behind
-            with contextlib.suppress(PyspecError):
-                memory.clear()
-            raise
-        t5 = perf_counter()
-        drafting, rollback_s = request.drafting, (t2 - t1) + (t5 - t4)
+            if request.reuse and self.checkpoints is not None:
+                self.checkpoints.follow()
+        drafting, rollback_s = request.drafting, plan.save_s + (perf_counter() - t1)
+        round_s = plan.feed_s + decode_s + (t1 - t0)
         stats.drafting = drafting.counts
-        self._record(drafting.author, len(pending), len(draft), verdict, (t1 - t0, t4 - t2, rollback_s))
-        timings.draft_s += t1 - t0
+        self._record(drafting.author, len(plan.pending), len(draft), verdict, (plan.draft_s, round_s, rollback_s))
+        timings.draft_s += plan.draft_s
         timings.rollback_s += rollback_s
         if first:
-            timings.prompt_decode_s = t4 - t2
+            timings.prompt_decode_s = round_s
             return verdict
-        timings.decode_s += t3 - t2
-        timings.verify_s += t4 - t3
-        drafting.observe(len(pending) + len(draft), t4 - t2, rollback_s if draft else 0.0)
+        timings.decode_s += decode_s
+        timings.verify_s += t1 - t0
+        drafting.observe(len(plan.tokens), decode_s + (t1 - t0), rollback_s if draft else 0.0)
         drafting.settle(history, len(draft), verdict.n_accepted)
         return verdict
 
+    @contextlib.contextmanager
+    def _nothing_half_done(self) -> Iterator[None]:
+        """Whatever stops a round inside leaves an empty memory."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(PyspecError):
+                self.memory.clear()
+            raise
+
     # ------------------------------------------------------------- the prompt
+    def forget(self) -> None:
+        """Empty the memory, so that no later generation goes on from it."""
+        self.memory.clear()
+        if self.checkpoints is not None:
+            self.checkpoints.clear()
+
     def _reuse(self, request: Request) -> int:
         """Leave in memory what it holds of the prompt, one token short of all; returns the number of tokens."""
         memory, checkpoints = self.memory, self.checkpoints
         if not request.reuse or checkpoints is None:
-            memory.clear()
-            if checkpoints is not None:
-                checkpoints.clear()
+            self.forget()
             return 0
         n = min(memory.n_past, len(request.prompt) - 1)
         differs = np.flatnonzero(self.history.view()[:n] != request.prompt[:n])
@@ -242,22 +230,70 @@ class Decoder:
             return checkpoints.go_back(int(differs[0]) if len(differs) else n)
         except BaseException:
             with contextlib.suppress(PyspecError):
-                memory.clear()
-            checkpoints.clear()
+                self.forget()
             raise
 
-    def _feed(self, request: Request) -> None:
-        """Decode the prompt but for its last tokens, with checkpoints on the way where they are of use later."""
+    def _feed(self, request: Request) -> bool:
+        """Decode the prompt but for its last tokens, with checkpoints on the way where they are of use later.
+
+        False when the request ended the generation meanwhile.
+        """
         memory, checkpoints, tokens = self.memory, self.checkpoints, self.history.view()
-        n_batch = memory.context.n_batch
-        if not request.reuse or checkpoints is None or checkpoints.n_max == 0:
-            memory.feed(tokens[memory.n_past :], n_last=n_batch)
-            return
-        last = len(tokens) - 1
-        for stop in (memory.n_past, *range(memory.n_past + CHECKPOINT_SPACING, last, CHECKPOINT_SPACING), last):
-            while memory.n_past < stop:
-                memory.decode(tokens[memory.n_past : min(stop, memory.n_past + n_batch)], 0)
-            checkpoints.add()
+        memory.watch = partial(self._fed, request)
+        try:
+            if not request.reuse or checkpoints is None or checkpoints.n_max == 0:
+                memory.feed(tokens[memory.n_past :], n_last=memory.context.n_batch)
+            else:
+                checkpoints.feed(tokens, len(tokens) - 1, takes_back=request.takes_back)
+        except Halted:
+            return False
+        finally:
+            memory.watch = None
+        return True
+
+    def next_chunk(self, n_max: int) -> Tokens:
+        """The next prompt tokens, at most `n_max`, that whoever decodes for many sequences adds without outputs.
+
+        None are left when the first round may be planned; it decodes what remains, at most `n_max` tokens.
+        """
+        n_past, n_prompt, kept = self.memory.n_past, self.stats.n_prompt, self.checkpoints
+        stops_before_last = kept is not None and kept.n_max > 0
+        end = n_prompt - 1 if stops_before_last else n_prompt if n_prompt - n_past > n_max else 0
+        return self.history.view()[n_past : max(n_past, min(n_past + n_max, end))]
+
+    def _fed(self, request: Request) -> None:
+        if request.on_progress is not None:
+            request.on_progress(self.memory.n_past, len(request.prompt))
+        if self.halted():
+            raise Halted
+
+    # ------------------------------------------------------------- a full memory
+    def shift(self, n_keep: int, n_drop: int) -> None:
+        """Drop the `n_drop` tokens behind the first `n_keep` from memory and history; what follows moves up.
+
+        Raises:
+            PyspecError: memory cannot (`Context.can_shift`); it is empty afterwards.
+        """
+        with self._nothing_half_done():
+            self.memory.shift(n_keep, n_drop)
+        tokens = self.history.view()
+        self.history = History(np.concatenate((tokens[:n_keep], tokens[n_keep + n_drop :])))
+        if self.checkpoints is not None:
+            self.checkpoints.clear()
+        self._n_tries = 0
+
+    def _make_room(self, request: Request) -> bool:
+        """Drop the older half of what may be dropped, and tell the speculators; False where that is not asked for."""
+        n_past, n_keep = self.memory.n_past, request.n_keep
+        if n_keep is None or n_past < n_keep + 2:
+            return False
+        n_drop = (n_past - n_keep + 1) // 2
+        self.shift(n_keep, n_drop)
+        self.stats.n_dropped += n_drop
+        drafting, counts = request.drafting, request.drafting.counts
+        drafting.begin(self.history.view())
+        drafting.counts = counts
+        return self.memory.n_past + self.n_pending <= self.memory.n_ctx
 
     # ------------------------------------------------------------- parts of a round
     def _draft(self, request: Request) -> list[int]:
@@ -301,13 +337,20 @@ class Decoder:
 
     def _verify(self, request: Request, draft: list[int]) -> Verdict:
         sampler, context, first_row = request.sampler, self.memory.context, self.memory.first_row
+        observe, choices = request.observe_row, None
         if sampler.is_greedy:
-            choices = context.argmax_rows().tolist()[first_row:]
-            return verify(draft, choices.__getitem__, request.emit, request.end_tokens)
+            choices = context.argmax_rows(first_row, 1 + len(draft)).tolist()
+            if observe is None:
+                return verify(draft, choices.__getitem__, request.emit, request.end_tokens)
 
         def choose(row: int) -> int:
-            token = sampler.sample(context, first_row + row)
-            sampler.accept(token)
+            if choices is not None:
+                token: int = choices[row]
+            else:
+                token = sampler.sample(context, first_row + row)
+                sampler.accept(token)
+            if observe is not None and token not in request.end_tokens:
+                observe(context, first_row + row, token)
             return token
 
         return verify(draft, choose, request.emit, request.end_tokens)
@@ -353,16 +396,5 @@ class Decoder:
             self.stats.count_draft(author, n_drafted, n_accepted)
             if n_accepted < n_drafted:
                 undone_by = self.memory.rollback.undone_by
-        self.stats.record_round(
-            RoundRecord(
-                n_pending + n_drafted,
-                n_pending,
-                n_drafted,
-                n_accepted,
-                len(verdict.tokens),
-                speculator,
-                undone_by,
-                *seconds,
-                *self._decision,
-            )
-        )
+        counts = (n_pending + n_drafted, n_pending, n_drafted, n_accepted, len(verdict.tokens))
+        self.stats.record_round(RoundRecord(*counts, speculator, undone_by, *seconds, *self._decision))

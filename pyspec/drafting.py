@@ -7,11 +7,13 @@ record for each speculator. Leaves the arithmetic of lengths to `pyspec.budget` 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
-from pyspec.budget import AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
+from pyspec.agreement import reconciled
+from pyspec.budget import BudgetOptions, CostModel, RoundCosts, best_length
+from pyspec.errors import StateError
 from pyspec.rounds import Decision
 from pyspec.speculators import (
     History,
@@ -21,21 +23,28 @@ from pyspec.speculators import (
     checked_accept,
     checked_begin,
     checked_draft,
+    checked_get_state,
     checked_laws,
     checked_reseed,
+    checked_set_state,
     optional,
 )
 from pyspec.speculators.chain import Chain
 from pyspec.stats import DraftingCounts
+from pyspec.watched import Watched
 
 __all__ = ["BudgetedDrafting", "Drafting"]
 
-_N_CALLS = 8
 _N_USELESS = 4
 _FADE = 0.2
 _ASK_AT_LEAST_EVERY = 16
 _N_PROBE = 2
 _PROBES_RARER = 16
+
+_CLEARLY = 1.15
+"""So many times the gain of a member before it must another one promise: of several estimates, the highest is mostly
+one that errs upwards."""
+
 
 _NO_SPECULATOR = Decision("no speculator")
 _NO_PROPOSAL = Decision("no proposal")
@@ -122,84 +131,33 @@ class Drafting:
         if n_drafted and self.speculator is not None:
             checked_accept(self.speculator, n_drafted, n_accepted, own=True)
 
+    # ------------------------------------------------------------- state
+    def get_state(self) -> dict[str, Any]:
+        """What the speculator learned, by names: nested plain data and arrays. Taken between rounds.
+
+        Raises:
+            SpeculatorError: the speculator's `get_state` raised.
+        """
+        return {"speculators": [checked_get_state(member) for member in self.members]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Draft as the saved one would, where nothing is None.
+
+        Raises:
+            StateError: of other speculators; those that took theirs are as saved.
+            SpeculatorError: a speculator's `set_state` raised something else.
+        """
+        states = state.get("speculators")
+        if not isinstance(states, list) or len(states) != len(self.members):
+            raise StateError(reason=f"not of the speculators {self.name}")
+        for member, of_member in zip(self.members, states, strict=True):
+            if of_member is not None:  # it had none that could be saved
+                checked_set_state(member, of_member)
+
     def _note(self, author: Speculator, draft: list[int], start: int) -> None:
         """Remember the draft that is being verified, and what its tokens (its author's from `start` on) came from."""
         self.drafted = draft
         self.laws = checked_laws(author, draft, start) if draft and optional(author, "draws") else []
-
-
-class _Member:
-    """One speculator with its record and what it proposed last."""
-
-    def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
-        self.speculator = speculator
-        self.record = AcceptanceRecord(options)
-        self.decodes = bool(optional(speculator, "decodes"))
-        self._calls: deque[float] = deque(maxlen=_N_CALLS)
-        self._tokens: deque[float] = deque(maxlen=_N_CALLS)
-        self.begin()
-
-    def begin(self) -> None:
-        """A generation starts: what was learned stays, what was proposed does not."""
-        self.proposal: list[int] = []
-        self.n_right = 0  # tokens of the proposal that the history has confirmed
-        self.streak = 0
-        self.match_length = 0
-        self.seen = 0  # length of the history up to which the proposal was compared
-        self.ask_at = 0
-        self.asked_at = -1  # length of the history at the last call
-        self.n_useless = 0
-        self.probe_gap = 0
-        self.probe_at = 0
-        self.decoded = False
-        self._n_calls = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Something is proposed that the history has neither confirmed nor refuted."""
-        return self.n_right < len(self.proposal)
-
-    @property
-    def call_s(self) -> float:
-        """Seconds of one call, 0 when unknown."""
-        return min(self._calls, default=0.0)
-
-    @property
-    def token_s(self) -> float:
-        """Seconds for each drafted token, 0 when unknown."""
-        return min(self._tokens, default=0.0)
-
-    def propose(self, history: History, n_max: int, n_vocab: int) -> float:
-        """Ask for a new proposal; returns the seconds it took."""
-        start = perf_counter()
-        if len(history) - self.seen > 1:  # one token, the bonus, it could not know
-            self.streak = 0
-        proposal = checked_draft(self.speculator, history, n_max, n_vocab)
-        spent = perf_counter() - start
-        self._n_calls += 1
-        if self._n_calls > 1:  # the first one reads the prompt
-            self._calls.append(spent)
-            if proposal:
-                self._tokens.append(spent / len(proposal))
-        self.proposal, self.n_right, self.decoded = proposal, 0, False
-        self.match_length = optional(self.speculator, "match_length")
-        self.seen = self.asked_at = len(history)
-        return spent
-
-    def compare(self, history: History) -> bool:
-        """Judge the open proposal by the new tokens of the history; True when that closed it."""
-        for token in history.view()[self.seen :].tolist():
-            right = token == self.proposal[self.n_right]
-            self.record.observe(self.streak, self.match_length, right)
-            self.seen += 1
-            if not right:
-                self.streak, self.seen = 0, len(history)
-                return True
-            self.streak += 1
-            self.n_right += 1
-            if not self.is_open:
-                return True
-        return False
 
 
 class BudgetedDrafting(Drafting):
@@ -216,9 +174,10 @@ class BudgetedDrafting(Drafting):
         super().__init__(speculator)
         self.options = options
         self.cost = cost
-        self._members = sorted((_Member(member, options) for member in self.members), key=lambda m: m.decodes)
+        self._members = sorted((Watched(member, options) for member in self.members), key=lambda m: m.decodes)
+        self._cheap = [member for member in self._members if not member.decodes]
         self._round = RoundCosts(keeps_accepted=keeps_accepted)
-        self._chosen: _Member | None = None
+        self._chosen: Watched | None = None
 
     def begin(self, prompt: Tokens) -> None:
         """As `Drafting.begin`; costs and records of earlier generations stay."""
@@ -232,12 +191,18 @@ class BudgetedDrafting(Drafting):
     def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
         """As `Drafting.draft`, cut to the length that pays."""
         self._round.n_pending = n_pending
-        best, best_n, best_ratio = None, 0, 1.0
-        for member in self._members:
-            if member.decodes:
-                n, ratio = self._costly_offer(member, history, n_max, n_vocab, best_ratio)
-            else:
-                n, ratio = self._offer(member, history, n_max, n_vocab)
+        cheap = self._cheap
+        for member in cheap:
+            if not member.is_open and len(history) >= member.ask_at:
+                self._ask(member, history, n_max, n_vocab)
+        (best, best_n, best_ratio), whole = self._best(cheap, n_max)
+        if again := [member for member in whole if member.n_open < n_max and member.asked_at < len(history)]:
+            for member in again:
+                self._close(member)  # it is right so far, and more of it is wanted
+                self._ask(member, history, n_max, n_vocab)
+            (best, best_n, best_ratio), _ = self._best(cheap, n_max)
+        for member in self._members[len(cheap) :]:
+            n, ratio = self._costly_offer(member, history, n_max, n_vocab, best_ratio)
             if n and ratio > best_ratio:
                 best, best_n, best_ratio = member, n, ratio
         self._chosen = best
@@ -247,7 +212,7 @@ class BudgetedDrafting(Drafting):
             return []
         self.author = best.speculator.name
         best.decoded = True
-        n_proposed = len(best.proposal) - best.n_right
+        n_proposed = best.n_open
         probes = best_ratio == math.inf
         self.decision = Decision("probe", n_proposed) if probes else Decision("drafted", n_proposed, best_ratio)
         draft = best.proposal[best.n_right : best.n_right + best_n]
@@ -271,22 +236,45 @@ class BudgetedDrafting(Drafting):
                 self._close(member)
         self._chosen = None
 
+    def get_state(self) -> dict[str, Any]:
+        """As `Drafting.get_state`, with the records of acceptance; costs are this machine's and are measured anew."""
+        return super().get_state() | {"records": [member.record.get_state() for member in self._members]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """As `Drafting.set_state`; a saved one that had no budget left no records."""
+        records = state.get("records", [])
+        if not isinstance(records, list) or len(records) not in (0, len(self._members)):
+            raise StateError(reason=f"no records of the speculators {self.name}")
+        super().set_state(state)
+        for member, record in zip(self._members, records, strict=False):
+            member.record.set_state(record)
+
     # ------------------------------------------------------------- offers
-    def _offer(self, member: _Member, history: History, n_max: int, n_vocab: int) -> tuple[int, float]:
-        """What the member would draft now, and by how much that beats plain decoding."""
-        if member.is_open:
-            rest = len(member.proposal) - member.n_right
-            n, ratio = self._worth(member, min(n_max, rest))
-            if n < rest:
-                return n, ratio
-            self._close(member)  # it is right so far, and more of it is wanted
-        elif len(history) < member.ask_at:
-            return 0, 1.0
-        self._ask(member, history, n_max, n_vocab)
-        return self._worth(member, len(member.proposal))
+    def _best(self, members: list[Watched], n_max: int) -> tuple[tuple[Watched | None, int, float], list[Watched]]:
+        """The member whose proposal promises most, how much of it to draft, and by how much that beats plain.
+
+        And those of whose proposals all is worth drafting.
+        """
+        whole: list[Watched] = []
+        proposing = [member for member in members if member.is_open]
+        if proposing:
+            least = self.cost.least_slope(self._round.n_pending)
+            proposing = [m for m in proposing if m.record.chance(m.streak, m.match_length) > least]
+        if not proposing:
+            return (None, 0, 1.0), whole
+        drafts = [member.proposal[member.n_right : member.n_right + n_max] for member in proposing]
+        reached = [m.record.expected(m.streak, m.match_length, len(d)) for m, d in zip(proposing, drafts, strict=True)]
+        best, best_n, best_ratio = None, 0, 1.0
+        for member, own in zip(proposing, reconciled(drafts, reached), strict=True):
+            n, ratio = best_length(own, self.cost, self._round, gain=self.options.gain)
+            if n == member.n_open:
+                whole.append(member)
+            if n and ratio - 1.0 > _CLEARLY * (best_ratio - 1.0):
+                best, best_n, best_ratio = member, n, ratio
+        return (best, best_n, best_ratio), whole
 
     def _costly_offer(
-        self, member: _Member, history: History, n_max: int, n_vocab: int, best: float
+        self, member: Watched, history: History, n_max: int, n_vocab: int, best: float
     ) -> tuple[int, float]:
         """The same, but asked only when that promises more than the best draft so far, or to probe."""
         plain = self.cost.plain
@@ -305,7 +293,7 @@ class BudgetedDrafting(Drafting):
         self._ask(member, history, n, n_vocab)
         return len(member.proposal), ratio
 
-    def _may_probe(self, member: _Member, n_history: int) -> bool:
+    def _may_probe(self, member: Watched, n_history: int) -> bool:
         """Whether it is time to see if a speculator with a bad record has become better; ever more rarely."""
         first, every = member.probe_gap == 0, self.options.probe_every
         if not first and n_history < member.probe_at:
@@ -326,18 +314,12 @@ class BudgetedDrafting(Drafting):
             asked = asked or asked_now
         return _NO_PROPOSAL if asked else _NOT_ASKED
 
-    def _ask(self, member: _Member, history: History, n_max: int, n_vocab: int) -> None:
+    def _ask(self, member: Watched, history: History, n_max: int, n_vocab: int) -> None:
         self.counts.count_call(member.speculator.name, member.propose(history, n_max, n_vocab))
         if not member.is_open:
             self._ask_later(member, member.seen + 1)
 
-    def _worth(self, member: _Member, n: int) -> tuple[int, float]:
-        if n == 0:
-            return 0, 1.0
-        reached = member.record.expected(member.streak, member.match_length, n)
-        return best_length(reached, self.cost, self._round, gain=self.options.gain)
-
-    def _close(self, member: _Member) -> None:
+    def _close(self, member: Watched) -> None:
         """Tell the speculator about a proposal that was decoded: about the tokens that were judged, and no others."""
         n_right, n_judged = member.n_right, member.n_right + (member.streak == 0)
         member.proposal, member.n_right = [], 0
@@ -351,9 +333,9 @@ class BudgetedDrafting(Drafting):
         else:
             self._ask_later(member, member.seen)
 
-    def _ask_later(self, member: _Member, soonest: int) -> None:
+    def _ask_later(self, member: Watched, soonest: int) -> None:
         """Spend no more than the overhead on asking a speculator that has nothing of use to say."""
         member.n_useless += 1
         if self.options.measured and member.n_useless >= _N_USELESS:
-            share = member.call_s / (self.options.overhead * self.cost.plain)
+            share = len(self._members) * member.call_s / (self.options.overhead * self.cost.plain)
             member.ask_at = soonest + min(_ASK_AT_LEAST_EVERY, math.ceil(share)) - 1

@@ -13,7 +13,9 @@ __all__ = [
     "AbortedError",
     "BatchTooLargeError",
     "BusyError",
+    "ChatTemplateError",
     "ClosedError",
+    "ConstraintError",
     "ContextCreateError",
     "ContextFullError",
     "DecodeError",
@@ -28,6 +30,7 @@ __all__ = [
     "OutputRowError",
     "PositionError",
     "PyspecError",
+    "QueueFullError",
     "SamplerError",
     "SequenceIdError",
     "SpeculatorError",
@@ -175,6 +178,21 @@ class TokenRangeError(PyspecError, ValueError):
         )
 
 
+class ChatTemplateError(PyspecError, ValueError):
+    """A chat template is missing, does not parse, refuses the messages, fails, or is stopped at a limit.
+
+    `kind` is "missing", "syntax", "refused", "failed" or "limit"; `limit` names the limit, `line` the template's line.
+    """
+
+    kind: str
+    limit: str | None
+    line: int | None
+
+    def __init__(self, *, kind: str, reason: str, limit: str | None = None, line: int | None = None) -> None:
+        where = f" (line {line})" if line else ""
+        super().__init__(f"chat template{where}: {reason}", kind=kind, reason=reason, limit=limit, line=line)
+
+
 # ------------------------------------------------------------------ decoding
 
 
@@ -296,6 +314,17 @@ class BusyError(PyspecError):
         )
 
 
+class QueueFullError(PyspecError):
+    """An engine has as many waiting requests as it may."""
+
+    def __init__(self, *, n_queued: int, max_queue: int) -> None:
+        super().__init__(
+            f"{n_queued} requests are waiting, max_queue={max_queue}; wait for some of them, or raise max_queue",
+            n_queued=n_queued,
+            max_queue=max_queue,
+        )
+
+
 # ------------------------------------------------------------------ memory and state
 
 
@@ -339,6 +368,13 @@ class GrammarError(PyspecError, ValueError):
 
     def __init__(self, *, reason: str) -> None:
         super().__init__(f"grammar: {reason}", reason=reason)
+
+
+class ConstraintError(PyspecError, ValueError):
+    """A constraint that cannot be used, or a text that it leaves no way to go on."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"constraint: {reason}", reason=reason)
 
 
 class SamplerError(PyspecError):

@@ -118,6 +118,18 @@ class ExactMemory(SequenceMemory):
         super().decode(tokens, n_rows)
         self.first_row = n_rows - n_outputs
 
+    def require_shift(self) -> None:
+        """Always refused.
+
+        Raises:
+            UnsupportedError: keys that were moved are not those of a decode.
+        """
+        raise UnsupportedError(
+            what="going on in a full context with exact=True",
+            why="keys that move up are not, to the bit, those of a decode at the new positions",
+            way_out="raise n_ctx, or use exact=False",
+        )
+
     def _decode_padded(self, token: int) -> None:
         sequences = [self.rollback.seq_id, self._scratch]
         try:

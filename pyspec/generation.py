@@ -6,20 +6,25 @@ Leaves the rounds to `pyspec.decoder`; a `Llama` runs one generation at a time, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from pyspec._core import Model, Sampler
-from pyspec.arguments import as_max_tokens, as_stops, check_call, prompt_tokens, tokens_in_range
+from pyspec.arguments import as_max_tokens, as_stops, check_call, prompt_text, prompt_tokens, tokens_in_range
 from pyspec.completion import Completion, completed
 from pyspec.config import SamplingOptions
-from pyspec.decoder import Decoder, Request
+from pyspec.constrained import constrained, matcher_of
+from pyspec.constraint import Constraint, as_constraint
+from pyspec.decoder import Chooser, Decoder, Request
 from pyspec.drafting import Drafting
 from pyspec.errors import UnknownOptionError
-from pyspec.residual import with_residual
+from pyspec.halt import Halt
+from pyspec.logprobs import LogprobRecorder
 from pyspec.speculator_pool import tell_silence
+from pyspec.stats import Stats
 from pyspec.text import Pieces, TextStream
 
 __all__ = ["CALL_OPTIONS", "CallOptions", "Generation", "Voice"]
@@ -35,6 +40,14 @@ class CallOptions:
         stop_tokens: token ids that end it, beside the model's own.
         ignore_eos: generate on after the model's own end tokens.
         reuse: go on from what memory holds of the prompt.
+        constraint: what the text must look like, one of `pyspec.constraint`; not beside a `grammar`.
+        n_keep: where the context is full, the older half of the tokens behind the first `n_keep` is dropped, on memory
+            that can move the others up; None ends the generation.
+        logprobs: log-probabilities of the tokens, and of this many of the likeliest beside each; None for none.
+        echo: begin the text with the prompt's.
+        timeout_s: seconds from the call on, after which the generation ends with what it has; None for no limit.
+        on_progress: called with the prompt's tokens in memory and in all, after each decode of them; returning False
+            cancels the generation.
 
     Raises:
         InvalidValueError: a value that cannot be.
@@ -45,9 +58,16 @@ class CallOptions:
     stop_tokens: Sequence[int] = ()
     ignore_eos: bool = False
     reuse: bool = False
+    constraint: Constraint | None = None
+    n_keep: int | None = None
+    logprobs: int | None = None
+    echo: bool = False
+    timeout_s: float | None = None
+    on_progress: Callable[[int, int], object] | None = None
 
     def __post_init__(self) -> None:
-        check_call(ignore_eos=self.ignore_eos, reuse=self.reuse)
+        check_call(**{field.name: getattr(self, field.name) for field in fields(self)})
+        as_constraint(self.constraint)
         object.__setattr__(self, "max_tokens", as_max_tokens(self.max_tokens))
         object.__setattr__(self, "stop", as_stops(self.stop))
 
@@ -102,6 +122,7 @@ class Generation:
         sampling: how tokens are chosen.
         drafting: who drafts.
         reuse: go on from what memory holds.
+        halt: ends it from outside; its own if not given.
 
     Raises:
         PyspecError: a prompt or an option that this model cannot take; nothing happened.
@@ -116,22 +137,56 @@ class Generation:
         drafting: Drafting,
         *,
         reuse: bool = False,
+        halt: Halt | None = None,
     ) -> None:
         self._start = perf_counter()
-        self._sampler = Sampler(voice.model, sampling)
+        self.halt = Halt() if halt is None else halt
+        self.halt.limit(call.timeout_s)
+        self._model = voice.model
+        self._sampler, self._sampling = Sampler(voice.model, sampling), sampling
         self._drafting = drafting
-        self.text = TextStream(voice.pieces, as_stops(call.stop))
+        tokens = prompt_tokens(voice.model.vocab, prompt)
+        echo = prompt_text(voice.model.vocab, prompt) if call.echo else ""
+        self.text = TextStream(voice.pieces, as_stops(call.stop), echo=echo)
+        self._recorder = None if call.logprobs is None else LogprobRecorder(call.logprobs, voice.pieces)
         self.tokens: list[int] = []
         ends = frozenset(tokens_in_range(call.stop_tokens, voice.n_vocab, name="stop_tokens").tolist())
+        ends |= frozenset() if call.ignore_eos else voice.eog
+        self._matcher = matcher_of(call.constraint, sampling, voice.model, ends=ends)
         self.request = Request(
-            prompt=prompt_tokens(voice.model.vocab, prompt),
-            sampler=with_residual(self._sampler, drafting, sampling),
+            prompt=tokens,
+            sampler=self._chooser(drafting),
             drafting=drafting,
             max_tokens=call.max_tokens,
-            end_tokens=ends if call.ignore_eos else voice.eog | ends,
-            emit=lambda token: "stop" if self.text.push(token) else None,
+            end_tokens=ends,
+            emit=lambda token: "stop" if self.text.push(token) or self._may_not_go_on() else None,
             reuse=reuse,
+            takes_back=bool(call.stop),
+            n_keep=call.n_keep,
+            halt=self.halt,
+            on_progress=None if call.on_progress is None else partial(self._tell_progress, call.on_progress),
+            observe_row=self._recorder,
         )
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether a grammar or a constraint says what the text must look like."""
+        return self._matcher is not None or self._sampling.grammar is not None
+
+    def draft_with(self, drafting: Drafting) -> None:
+        """Before the generation begins: let others draft than was said at construction.
+
+        Raises:
+            UnsupportedError: drafts that this sampling cannot verify.
+        """
+        self._drafting = drafting
+        self.request = replace(self.request, drafting=drafting, sampler=self._chooser(drafting))
+
+    def _chooser(self, drafting: Drafting) -> Chooser:
+        return constrained(self._sampler, self._matcher, self._model, drafting, self._sampling)
+
+    def _may_not_go_on(self) -> bool:
+        return self._matcher is not None and self._matcher.is_finished
 
     def add(self, tokens: Sequence[int], decoder: Decoder) -> None:
         """A round of the decoder gave `tokens`."""
@@ -152,4 +207,24 @@ class Generation:
         decoder.timings.generate_s = perf_counter() - self._start - decoder.timings.prompt_s
         tell_silence(self._drafting.speculator, stats)
         prompt = self.request.prompt.tolist()
-        return completed(self.text, self.tokens, decoder.finish, prompt=prompt, seed=self._sampler.seed, stats=stats)
+        return completed(
+            self.text,
+            self.tokens,
+            decoder.finish,
+            prompt=prompt,
+            seed=self._sampler.seed,
+            stats=stats,
+            logprobs=None if self._recorder is None else self._recorder.found,
+        )
+
+    def never_began(self, finish: str) -> Completion:
+        """The result of a generation that was ended before its first decode."""
+        self.text.finish()
+        prompt = self.request.prompt.tolist()
+        return completed(
+            self.text, [], finish, prompt=prompt, seed=self._sampler.seed, stats=Stats(n_prompt=len(prompt))
+        )
+
+    def _tell_progress(self, on_progress: Callable[[int, int], object], n_done: int, n_total: int) -> None:
+        if on_progress(n_done, n_total) is False:
+            self.halt.cancel()

@@ -51,6 +51,7 @@ def completion_html(
     *,
     summary: str,
     rows: Iterable[tuple[str, str]],
+    echo: str = "",
 ) -> str:
     """Generated text with each token shaded by where it comes from, a legend, and the numbers to unfold.
 
@@ -61,6 +62,7 @@ def completion_html(
         rounds: what each round did.
         summary: one line about the generation.
         rows: the table.
+        echo: text that stands in front, unshaded.
     """
     found = spans(rounds, min(len(tokens), N_TOKENS_SHOWN))
     if not text:
@@ -73,6 +75,7 @@ def completion_html(
         body = _safe(text)
     n_left = len(tokens) - N_TOKENS_SHOWN
     left = f'<div style="{_SMALL}">the first {N_TOKENS_SHOWN} tokens; {n_left} more are not shown</div>'
+    body = _safe(echo) + body
     return (
         f'<div><div style="{_BLOCK}">{body}</div>{left if n_left > 0 else ""}{_legend({s.origin for s in found})}'
         f'<details><summary style="{_SMALL}">{_safe(summary)}</summary>{stats_html(rows)}</details></div>'

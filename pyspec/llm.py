@@ -1,7 +1,7 @@
 """The facade: a GGUF model that generates, speculation included.
 
-Owns the assembly of model, context, rollback, speculator and decoder, and that one generation is at work at a time.
-Leaves a generation's text to `pyspec.generation` and its rounds to `pyspec.decoder`.
+Owns the assembly of model, context, rollback, speculator and decoder, their life, and the vocabulary's methods.
+Leaves the methods that generate to `pyspec.generating`, and chatting to `pyspec.chat`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
 from typing import Any, Literal
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_call, check_object, refuse_fork, refuse_unknown, text_tokens
+from pyspec.arguments import as_budget, check_object, refuse_unknown, text_tokens
 from pyspec.assembly import assemble
-from pyspec.budget import BudgetOptions
-from pyspec.checkpoints import Checkpoints
+from pyspec.budget import BudgetOptions, CostModel
+from pyspec.chat import ChatCompletion, chat, chat_stream
+from pyspec.chat_template import ChatTemplate
+from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions
-from pyspec.errors import BusyError, ClosedError, InvalidValueError
-from pyspec.generation import Generation, Voice
+from pyspec.engine import Engine
+from pyspec.errors import InvalidValueError
+from pyspec.generating import DEFAULT, Generating
+from pyspec.generation import Voice
+from pyspec.halt import AtWork
+from pyspec.progress import ProgressBar
 from pyspec.rollback import check_name
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Spec, as_tokens
@@ -34,10 +39,16 @@ from pyspec.stats import Stats
 __all__ = ["Llama"]
 
 _log = logging.getLogger("pyspec")
-_DEFAULT: Any = "(the object's default)"
 
 
-class Llama:
+_SHARED = frozenset(
+    "n_batch n_ubatch n_threads n_gpu_layers flash_attn seed spec draft_model draft_options rollback draft_rollback "
+    "max_tries max_pending n_draft budget checkpoint_budget_bytes context".split()
+)
+"""Parameters that an `Engine` over the same model has, too."""
+
+
+class Llama(Generating):
     """A model with one context, ready to generate.
 
     Args:
@@ -62,9 +73,12 @@ class Llama:
         replay, max_tries, max_pending, n_draft: see `pyspec.decoder.DecoderOptions`.
         budget: how long drafts are: "measured" for the most tokens a second, "counts" for the same by assumed costs, so
             that a run can be repeated, "off" for what the speculators propose, or `pyspec.budget.BudgetOptions`. Not
-            given: "measured", or "off" with an `n_draft`.
+            given: "measured", or "off" with an `n_draft`. "measured" times decodes of several widths, once for a model
+            file and its settings, in under a second.
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
-        ctx_checkpoints: states kept for `reuse` on memory that cannot be cut back.
+        ctx_checkpoints: states kept for `reuse` on memory that cannot be cut back, of the draft model's as well.
+        ctx_checkpoint_bytes: most bytes of all of them, of either memory, 0 for no limit.
+        ctx_checkpoint_spacing: tokens of a text between two of them; more stand where turns begin and prompts end.
         exact: keep plain and speculative logits equal to the bit (`pyspec.exact`); measures widths first (seconds).
         verbose: send llama.cpp's messages to the logger `pyspec.llama` from INFO on.
         progress: called with 0.0 to 1.0 while the model loads; returning False cancels.
@@ -88,7 +102,7 @@ class Llama:
         n_rs_seq: int = 0,
         flash_attn: bool | None = None,
         seed: int | None = None,
-        spec: Spec | Sequence[Spec] = _DEFAULT,
+        spec: Spec | Sequence[Spec] = DEFAULT,
         draft_model: str | PathLike[str] | Model | None = None,
         draft_options: DraftModelOptions | dict[str, Any] | None = None,
         rollback: str = "auto",
@@ -100,6 +114,8 @@ class Llama:
         budget: BudgetOptions | Literal["measured", "counts", "off"] | None = None,
         checkpoint_budget_bytes: int = 0,
         ctx_checkpoints: int = 16,
+        ctx_checkpoint_bytes: int = 0,
+        ctx_checkpoint_spacing: int = 1024,
         exact: bool = False,
         verbose: bool = False,
         progress: Callable[[float], bool | None] | None = None,
@@ -107,12 +123,14 @@ class Llama:
         model: dict[str, Any] | None = None,
         **unknown: object,
     ) -> None:
+        given = dict(locals())
         refuse_unknown(unknown, Llama.__init__)
-        check_object(locals())
+        check_object(given)
         set_log_level(logging.INFO if verbose else logging.WARNING)
         rollback, draft_rollback = check_name(rollback), check_name(draft_rollback)
         SamplingOptions(seed=seed)
         options = DecoderOptions(replay=replay, max_tries=max_tries, max_pending=max_pending, n_draft=n_draft)
+        self._settings = {name: given[name] for name in _SHARED if given[name] is not DEFAULT}
         self._lock = threading.Lock()
         self._closed, self._pid = False, os.getpid()
         self._owns_model = not isinstance(path, Model)
@@ -127,6 +145,8 @@ class Llama:
         special = {"n_ctx": n_ctx, "n_rs_seq": n_rs_seq}
         if exact and flash_attn is None:
             special["flash_attn"] = True
+        allowance = as_budget(budget, n_draft)
+        measures = allowance is not None and allowance.measured and spec is not None and spec != "none"
         assembly = assemble(
             self.model,
             options=sizes | special | (context or {}),
@@ -135,11 +155,15 @@ class Llama:
             checkpoint_budget_bytes=checkpoint_budget_bytes,
             exact=exact,
             placement=(n_gpu_layers, model),
+            width_max=allowance.width_max if allowance is not None and measures else 0,
         )
         self.context, self.capabilities = assembly.context, assembly.capabilities
         self.rollback_reason, self.rollback_costs = assembly.reason, assembly.costs
+        self.width_costs = assembly.width_costs
         self._exact = exact
-        checkpoints = Checkpoints(assembly.memory, assembly.capabilities, n_max=ctx_checkpoints)
+        kept = CheckpointOptions(n_max=ctx_checkpoints, max_bytes=ctx_checkpoint_bytes, spacing=ctx_checkpoint_spacing)
+        checkpoints = Checkpoints(assembly.memory, assembly.capabilities, kept)
+        self._at_work = AtWork(self.context)
         self._voice = Voice(self.model, seed)
         self._decoder = Decoder(assembly.memory, options, n_vocab=self._voice.n_vocab, checkpoints=checkpoints)
         self._speculators = SpeculatorPool(
@@ -151,10 +175,12 @@ class Llama:
             checkpoint_budget_bytes=checkpoint_budget_bytes,
             context=sizes,
             n_gpu_layers=n_gpu_layers,
-            budget=as_budget(budget, n_draft),
+            budget=allowance,
             keeps_accepted=assembly.memory.rollback.keeps_accepted,
+            cost=CostModel(allowance, assembly.width_costs) if allowance is not None else None,
+            checkpoints=kept,
         )
-        if spec is _DEFAULT:
+        if spec is DEFAULT:
             spec = "auto"
         self._spec = self._speculators.get(spec)
         if self._spec is not None and assembly.memory.width_max < 2:
@@ -211,71 +237,92 @@ class Llama:
         self._check_open()
         return self.model.vocab.detokenize(as_tokens(tokens), unparse_special=special).decode("utf-8", "replace")
 
-    # ------------------------------------------------------------- generation
-    def generate(
+    # ------------------------------------------------------------- chat
+    def chat(
         self,
-        prompt: str | Sequence[int],
+        messages: Sequence[Mapping[str, Any]],
         *,
-        max_tokens: int | None = 256,
-        stop: str | Sequence[str] | None = None,
-        stop_tokens: Sequence[int] = (),
-        ignore_eos: bool = False,
-        spec: Spec | Sequence[Spec] = _DEFAULT,
-        reuse: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template: str | ChatTemplate | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
         on_text: Callable[[str], object] | None = None,
-        **sampling: Any,
-    ) -> Completion:
-        """Generate after `prompt`.
+        **options: Any,
+    ) -> ChatCompletion:
+        """Answer a conversation, by the model's own chat template (`docs/chat.md`).
+
+        What memory holds of earlier turns is reused, unless with `reuse=False`.
 
         Args:
-            prompt: text, or token ids (the only way for a model without a text vocabulary).
-            max_tokens: most tokens to generate, None for as many as the context holds.
-            stop: texts that end the generation and are not part of it.
-            stop_tokens: token ids that end it, beside the model's own.
-            ignore_eos: generate on after the model's own end tokens.
-            spec: a speculator for this call, as in the constructor.
-            reuse: go on from what memory holds of the prompt (`pyspec.Session`); not with `exact=True`.
+            messages: dicts with "role" and "content" (a text, or a list of text parts), possibly "tool_calls".
+            tools: definitions as OpenAI's API has them.
+            template: Jinja text, a `pyspec.ChatTemplate`, or the name of one of the model's templates.
+            add_generation_prompt: end the prompt where the assistant's answer begins.
+            variables: further ones that the template reads, such as `{"enable_thinking": False}`.
             on_text: called with each new piece of text.
-            sampling: fields of `pyspec.config.SamplingOptions`, e.g. `temperature=0.8, top_p=0.9, seed=1`.
+            options: as `generate`.
 
         Returns:
-            The completion.
+            The answer; its `message` can be appended to the messages.
 
         Raises:
-            InvalidValueError, UnknownOptionError, TokenRangeError: an argument; nothing happened.
-            ContextFullError: the prompt is longer than the context.
-            BusyError: another thread is generating with this object.
-            KeyboardInterrupt: Ctrl-C; the object stays usable.
+            ChatTemplateError: no template, or one that refuses the messages, fails, or reaches a limit.
+            InvalidValueError, UnsupportedError: a message that cannot be, or that has images.
+            As `generate`.
         """
-        check_call(on_text=on_text)
-        options = {"max_tokens": max_tokens, "stop": stop, "stop_tokens": stop_tokens, "ignore_eos": ignore_eos}
-        # Closed at once when `on_text` raises: the traceback would keep a suspended generation, and its lock, alive.
-        with closing(self._stream(prompt, spec, options | {"reuse": reuse} | sampling)) as call:
-            while True:
-                try:
-                    piece = next(call)
-                except StopIteration as end:
-                    completion: Completion = end.value
-                    return completion
-                if on_text is not None:
-                    on_text(piece)
+        return chat(
+            self,
+            messages,
+            tools=tools,
+            template=template,
+            add_generation_prompt=add_generation_prompt,
+            variables=variables,
+            on_text=on_text,
+            **options,
+        )
 
-    def stream(
-        self, prompt: str | Sequence[int], *, spec: Spec | Sequence[Spec] = _DEFAULT, **options: Any
-    ) -> Generator[str | Completion, None, Completion]:
-        """As `generate`, piece by piece: texts as they come, and the `Completion` as the last item.
+    def chat_stream(
+        self, messages: Sequence[Mapping[str, Any]], **options: Any
+    ) -> Generator[str | ChatCompletion, None, ChatCompletion]:
+        """As `chat`, piece by piece: texts as they come, and the `ChatCompletion` as the last item."""
+        return chat_stream(self, messages, **options)
 
-        The same completion is the generator's return value. Options are those of `generate`, but for `on_text`; they
-        are checked at the first `next`. Closing the generator ends the generation.
+    # ------------------------------------------------------------- many
+    def map(
+        self,
+        prompts: Iterable[str | Sequence[int]],
+        *,
+        n_parallel: int = 8,
+        n_ctx: int | None = None,
+        progress: bool = True,
+        engine: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Iterator[Completion]:
+        """Completions of many prompts, in their order, several at work at once (`pyspec.Engine`).
+
+        The engine shares this object's model and settings, but has a context of its own, as long as the iterator lives.
+
+        Args:
+            prompts: texts or token ids, any number.
+            n_parallel: at work at once.
+            n_ctx: positions of each, prompt and generated tokens together; None for 4096, or what this object has.
+            progress: show a bar on stderr, where that is a terminal or a notebook's.
+            engine: further options of `Engine`.
+            options: as `generate`, but for `on_text` and `reuse`.
+
+        Raises:
+            As `Engine` and `Engine.submit`, at the first `next`.
         """
-        completion = yield from self._stream(prompt, spec, options)
-        yield completion
-        return completion
-
-    def abort(self) -> None:
-        """Stop the generation at work, from any thread; it raises `AbortedError` there. Nothing without one."""
-        if self._lock.locked():
-            self.context.abort()
+        self._check_open()
+        settings = self._settings | {"n_ctx": n_ctx or min(self.n_ctx, 4096)} | (engine or {})
+        if settings["rollback"].startswith("snapshot"):
+            settings["rollback"] = "auto"
+        n_all = len(prompts) if progress and isinstance(prompts, Sized) else 0
+        with Engine(self.model, n_parallel=n_parallel, **settings) as made, ProgressBar("generating") as bar:
+            for n_done, completion in enumerate(made.map(prompts, **options), start=1):
+                if n_all:
+                    bar(n_done / n_all)
+                yield completion
 
     # ------------------------------------------------------------- life
     def close(self) -> None:
@@ -303,39 +350,3 @@ class Llama:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.capabilities.kind}, rollback {self.rollback}"
         return f"<Llama {self.model.path!r} {state}>"
-
-    # ------------------------------------------------------------- inside
-    def _stream(
-        self, prompt: str | Sequence[int], spec: Spec | Sequence[Spec], options: dict[str, Any]
-    ) -> Generator[str, None, Completion]:
-        with self._exclusive():
-            call, sampling = self._voice.options(options)
-            drafting = self._speculators.drafting(self._spec if spec is _DEFAULT else spec)
-            reuse = call.reuse and not self._exact
-            generation = Generation(self._voice, prompt, call, sampling, drafting, reuse=reuse)
-            decoder = self._decoder
-            decoder.begin(generation.request)
-            while decoder.finish is None:
-                generation.add(decoder.step().tokens, decoder)
-                if piece := generation.take():
-                    yield piece
-            completion = generation.complete(decoder, rollback_reason=self.rollback_reason)
-            if piece := generation.take():
-                yield piece
-            return completion
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(what="Llama")
-        refuse_fork(self._pid)
-
-    @contextmanager
-    def _exclusive(self, *, check: bool = True) -> Iterator[None]:
-        if check:
-            self._check_open()
-        if not self._lock.acquire(blocking=False):
-            raise BusyError(what="Llama")
-        try:
-            yield
-        finally:
-            self._lock.release()

@@ -6,15 +6,18 @@ it with probability min(1, p/q), else draw from what p has more than q. Owns the
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Protocol, TypeVar
 
-from pyspec._core import Context, Sampler
+import numpy as np
+from numpy.typing import NDArray
+
+from pyspec._core import Context
 from pyspec.config import SamplingOptions
 from pyspec.drafting import Drafting
 from pyspec.errors import UnsupportedError
 from pyspec.speculators import Law
 
-__all__ = ["ResidualSampler", "keep_or_correct", "with_residual"]
+__all__ = ["ResidualSampler", "TargetSampler", "keep_or_correct", "with_residual"]
 
 _STREAM = 0x5EC
 """Sets these random numbers apart from the sampler's own, which have the same seed."""
@@ -57,6 +60,33 @@ def _chance(law: Law, token: int) -> float:
     return float(law[1][at[0]]) if len(at) else 0.0
 
 
+class TargetSampler(Protocol):
+    """What chooses the target's tokens and can tell by which law: `pyspec._core.Sampler`, or one under a constraint."""
+
+    @property
+    def is_greedy(self) -> bool:
+        """Every choice is the row's largest logit."""
+
+    @property
+    def seed(self) -> int:
+        """Of its random numbers."""
+
+    def reset(self) -> None:
+        """A generation begins."""
+
+    def sample(self, context: Context, row: int) -> int:
+        """The token at an output row of the last decode."""
+
+    def probabilities(self, context: Context, row: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The law that `sample` draws from."""
+
+    def accept(self, token: int, *, prompt: bool = False) -> None:
+        """`token` stands in the prompt, or was chosen."""
+
+
+_Target = TypeVar("_Target", bound=TargetSampler)
+
+
 class ResidualSampler:
     """A sampler that keeps drawn draft tokens by `keep_or_correct`, and draws all others as it always does.
 
@@ -70,7 +100,7 @@ class ResidualSampler:
 
     is_greedy = False
 
-    def __init__(self, sampler: Sampler, drafting: Drafting, seed: int) -> None:
+    def __init__(self, sampler: TargetSampler, drafting: Drafting, seed: int) -> None:
         self._sampler = sampler
         self._drafting = drafting
         self._seed = seed
@@ -99,7 +129,7 @@ class ResidualSampler:
         self._sampler.accept(token, prompt=prompt)
 
 
-def with_residual(sampler: Sampler, drafting: Drafting, options: SamplingOptions) -> Sampler | ResidualSampler:
+def with_residual(sampler: _Target, drafting: Drafting, options: SamplingOptions) -> _Target | ResidualSampler:
     """The sampler that verifies drafts of `drafting`: the target's own, unless they may be drawn from a law.
 
     Raises:

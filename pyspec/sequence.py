@@ -7,14 +7,17 @@ Leaves to others which tokens to decode; a target and a draft model use it alike
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspec._core import Context
-from pyspec.errors import PyspecError
+from pyspec.errors import PyspecError, UnsupportedError
 from pyspec.rollback.protocol import Rollback
 from pyspec.speculators.history import Tokens
 
 __all__ = ["SequenceMemory"]
+
+MAX_WIDTH = 63
+"""Where llama.cpp's flash attention on a CPU has another kernel for one token more, and with it other last bits."""
 
 
 class SequenceMemory:
@@ -24,6 +27,7 @@ class SequenceMemory:
         n_past: tokens in memory, which is also the next position.
         n_decodes: decodes since construction.
         first_row: the output row where those that the last `decode` was asked for begin.
+        watch: called after each decode, when `n_past` holds its tokens; may raise to stop what decodes in steps.
     """
 
     def __init__(self, context: Context, rollback: Rollback) -> None:
@@ -32,6 +36,7 @@ class SequenceMemory:
         self.n_past = 0
         self.n_decodes = 0
         self.first_row = 0
+        self.watch: Callable[[], object] | None = None
 
     @property
     def n_ctx(self) -> int:
@@ -40,8 +45,11 @@ class SequenceMemory:
 
     @property
     def width_max(self) -> int:
-        """Most tokens in one decode that may be rolled back: one ubatch, so that no sliding window moves inside it."""
-        return min(self.context.n_batch, self.context.n_ubatch)
+        """Most tokens in a round's decode.
+
+        One ubatch, so that no sliding window moves inside it, and fewer than kernels change at.
+        """
+        return min(self.context.n_batch, self.context.n_ubatch, MAX_WIDTH)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -62,6 +70,8 @@ class SequenceMemory:
             raise
         self.n_decodes += 1
         self.n_past += len(tokens)
+        if self.watch is not None:
+            self.watch()
 
     def feed(self, tokens: Tokens, *, n_last: int) -> None:
         """Decode all but the last 1 to `n_last` tokens in steps of `n_last`, without outputs.
@@ -70,6 +80,36 @@ class SequenceMemory:
         """
         for start in range(0, len(tokens) - n_last, n_last):
             self.decode(tokens[start : start + n_last], 0)
+
+    def shift(self, n_keep: int, n_drop: int) -> None:
+        """Forget the `n_drop` tokens behind the first `n_keep`; those behind them move up.
+
+        Their keys are turned to the new positions, and were made while the dropped tokens were still seen: no decode of
+        the shorter text gives the same bits.
+
+        Raises:
+            UnsupportedError: as `require_shift`; nothing was changed.
+        """
+        self.require_shift()
+        context, seq_id = self.context, self.rollback.seq_id
+        self.commit()
+        context.seq_rm(seq_id, n_keep, n_keep + n_drop)
+        context.seq_add(seq_id, n_keep + n_drop, -1, -n_drop)
+        self.n_past -= n_drop
+
+    def require_shift(self) -> None:
+        """Refuse where `shift` cannot be.
+
+        Raises:
+            UnsupportedError: with the reason.
+        """
+        kind = self.context.model.memory_kind.replace("_", " ")
+        if kind in ("recurrent", "hybrid") or not self.context.can_shift:
+            raise UnsupportedError(
+                what="going on in a full context",
+                why=f"tokens would have to go from the middle of its {kind} memory, which cannot move the others up",
+                way_out="raise n_ctx; attention models can, with type_k 'f16' or 'f32' (sliding windows: and swa_full)",
+            )
 
     def save(self, n_draft: int) -> None:
         """Make the present end restorable before a draft of `n_draft` tokens."""

@@ -1,14 +1,14 @@
 """A conversation: turns on one text, of which memory keeps as much as it can.
 
-Owns the text's tokens, the record of turns, and saving and loading. Leaves generating to `pyspec.llm`, and what memory
-can keep to `pyspec.checkpoints`.
+Owns the text's tokens, the record of turns, how much of the text the model sees, and saving and loading. Leaves
+generating to `pyspec.llm`, what memory can keep to `pyspec.checkpoints`, and what of it is saved to `session_state`.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from pyspec._core import State
 from pyspec.arguments import prompt_tokens, tokens_in_range
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions, int_between
@@ -24,20 +23,18 @@ from pyspec.errors import (
     BusyError,
     ContextFullError,
     InvalidValueError,
-    PyspecError,
     StateError,
-    TokenRangeError,
     UnknownOptionError,
 )
 from pyspec.generation import CALL_OPTIONS
+from pyspec.held import fingerprint
 from pyspec.llm import Llama
-from pyspec.session_file import HeldMemory, SessionData, read_session, write_session
-from pyspec.speculators import History, Tokens
+from pyspec.session_file import SessionData, read_session, write_session
+from pyspec.session_state import NO_SPEC, drop_behind, give_drafting, give_memory, held_drafting, held_memory
 
 __all__ = ["Session", "Turn"]
 
-_log = logging.getLogger("pyspec")
-_OPTIONS = (CALL_OPTIONS - {"reuse"}) | {"spec"}
+_OPTIONS = (CALL_OPTIONS - {"reuse", "n_keep"}) | {"spec"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,7 @@ class Turn:
         n_decoded: tokens of the prompt that were decoded; the others were in memory.
         n_generated: tokens generated.
         finish_reason: as of the completion.
+        n_dropped: tokens that the model does not see any more since this turn (`overflow="shift"`).
     """
 
     start: int
@@ -57,6 +55,12 @@ class Turn:
     n_decoded: int
     n_generated: int
     finish_reason: str
+    n_dropped: int = 0
+
+    @property
+    def end(self) -> int:
+        """Tokens of the session after it."""
+        return self.n_prompt + self.n_generated
 
 
 class Session:
@@ -68,17 +72,36 @@ class Session:
 
     Args:
         llm: generates; its context is the session's while it generates.
+        overflow: what happens where the context is full. "error": a prompt that is too long is a `ContextFullError`,
+            and a generation ends there. "shift": the model no longer sees the older half of the text behind its first
+            tokens, and goes on; the session keeps the whole text.
+        n_keep: with "shift", how many first tokens the model always sees. Without the first few, attention that learned
+            to rest on them breaks down (Xiao et al. 2023, arXiv:2309.17453).
         defaults: options of every `generate`, e.g. `temperature=0.7`.
+
+    Raises:
+        InvalidValueError, UnknownOptionError: an argument.
+        UnsupportedError: "shift" on memory that cannot: recurrent and hybrid, sliding windows, or with `exact=True`.
     """
 
-    def __init__(self, llm: Llama, **defaults: Any) -> None:
+    def __init__(self, llm: Llama, *, overflow: str = "error", n_keep: int = 4, **defaults: Any) -> None:
         if not isinstance(llm, Llama):
             raise InvalidValueError(name="llm", value=llm, allowed="a pyspec.Llama")
+        if overflow not in ("error", "shift"):
+            raise InvalidValueError(name="overflow", value=overflow, allowed="'error' or 'shift'")
+        ok, allowed = int_between(0, llm.n_ctx // 2)
+        if not ok(n_keep):
+            raise InvalidValueError(name="n_keep", value=n_keep, allowed=f"{allowed}, half of the context")
         _check_options(defaults)
+        if overflow == "shift":
+            llm._decoder.memory.require_shift()
         self.llm = llm
+        self.overflow, self.n_keep = overflow, n_keep
         self.defaults = defaults
         self.turns: list[Turn] = []
         self._tokens: list[int] = []
+        self._n_dropped = 0  # tokens behind the first n_keep that the model no longer sees
+        self._lock = threading.Lock()
         self._open: object | None = None  # the stream that is at work
 
     # ------------------------------------------------------------- the text
@@ -92,6 +115,11 @@ class Session:
         """All tokens as text, special ones as they are written."""
         return self.llm.detokenize(self._tokens, special=True)
 
+    @property
+    def seen(self) -> list[int]:
+        """The tokens that the model sees: all of them until `overflow="shift"` has dropped some."""
+        return self._seen(self._tokens)
+
     def __len__(self) -> int:
         return len(self._tokens)
 
@@ -103,9 +131,9 @@ class Session:
         Raises:
             InvalidValueError, TokenRangeError, VocabularyMissingError: not a text or not ids of this model.
         """
-        self._refuse_open()
-        new = self._as_tokens(text)
-        self._tokens += new
+        with self._changing():
+            new = self._as_tokens(text)
+            self._tokens += new
         return len(new)
 
     def truncate(self, n_tokens: int) -> None:
@@ -114,12 +142,11 @@ class Session:
         Raises:
             InvalidValueError: more than there are, or fewer than none.
         """
-        self._refuse_open()
-        ok, allowed = int_between(0, len(self._tokens))
-        if not ok(n_tokens):
-            raise InvalidValueError(name="n_tokens", value=n_tokens, allowed=allowed)
-        del self._tokens[n_tokens:]
-        self.turns = [turn for turn in self.turns if turn.n_prompt + turn.n_generated <= n_tokens]
+        with self._changing():
+            ok, allowed = int_between(0, len(self._tokens))
+            if not ok(n_tokens):
+                raise InvalidValueError(name="n_tokens", value=n_tokens, allowed=allowed)
+            self._truncate(n_tokens)
 
     def undo(self) -> Turn:
         """Take back the last turn, what it appended included; returns it.
@@ -127,17 +154,18 @@ class Session:
         Raises:
             InvalidValueError: there is none.
         """
-        self._refuse_open()
-        if not self.turns:
-            raise InvalidValueError(name="session", value="no turns", allowed="one with a turn to take back")
-        turn = self.turns[-1]
-        self.truncate(turn.start)
+        with self._changing():
+            if not self.turns:
+                raise InvalidValueError(name="session", value="no turns", allowed="one with a turn to take back")
+            turn = self.turns[-1]
+            self._truncate(turn.start)
         return turn
 
     def branch(self) -> Session:
         """Another session with the same text and turns, on the same `Llama`."""
-        other = Session(self.llm, **self.defaults)
-        other._tokens, other.turns = list(self._tokens), list(self.turns)
+        with self._lock:
+            other = Session(self.llm, overflow=self.overflow, n_keep=self.n_keep, **self.defaults)
+            other._tokens, other.turns, other._n_dropped = list(self._tokens), list(self.turns), self._n_dropped
         return other
 
     # ------------------------------------------------------------- generating
@@ -171,17 +199,19 @@ class Session:
 
         Until it ends the session's text cannot be changed.
         """
-        self._refuse_open()
         _check_options(options)
-        start = len(self._tokens)
-        prompt = self._tokens + self._as_tokens(text)
-        if not prompt:
-            raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
-        mine = self._open = object()
+        mine = object()
+        with self._changing():
+            start, prompt = len(self._tokens), self._tokens + self._as_tokens(text)
+            if not prompt:
+                raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
+            self._open = mine
         try:
-            for piece in self.llm.stream(prompt, reuse=True, **self.defaults | options):
+            seen, n_dropped = self._make_room(prompt)
+            options = self.defaults | options | {"n_keep": self.n_keep if self.overflow == "shift" else None}
+            for piece in self.llm.stream(seen, reuse=True, **options):
                 if isinstance(piece, Completion):
-                    self._record(start, prompt, piece)
+                    self._record(start, prompt, n_dropped, piece)
                 yield piece
             assert isinstance(piece, Completion)
             return piece
@@ -189,15 +219,58 @@ class Session:
             if self._open is mine:  # a stream that was left at its completion closes no later one
                 self._open = None
 
-    def _record(self, start: int, prompt: list[int], completion: Completion) -> None:
-        self._open = None
-        self._tokens = prompt + completion.tokens
-        n_decoded = len(prompt) - completion.stats.n_reused
-        self.turns.append(Turn(start, len(prompt), n_decoded, len(completion.tokens), completion.finish_reason))
+    def _record(self, start: int, prompt: list[int], n_dropped: int, completion: Completion) -> None:
+        tokens, stats = completion.tokens, completion.stats
+        n_decoded = stats.n_prompt - stats.n_reused
+        n_dropped += stats.n_dropped
+        with self._lock:
+            self._open = None
+            self._tokens = prompt + tokens
+            self._n_dropped += n_dropped
+            reason = completion.finish_reason
+            self.turns.append(Turn(start, len(prompt), n_decoded, len(tokens), reason, n_dropped))
 
-    def _refuse_open(self) -> None:
-        if self._open is not None:
-            raise BusyError(what="session")
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One change of the text at a time, and none under an open stream.
+
+        Raises:
+            BusyError: a stream is open.
+        """
+        with self._lock:
+            if self._open is not None:
+                raise BusyError(what="session")
+            yield
+
+    # ------------------------------------------------------------- the text that the model sees
+    def _seen(self, tokens: list[int]) -> list[int]:
+        n_keep, n_dropped = self.n_keep, self._n_dropped
+        return tokens[:n_keep] + tokens[n_keep + n_dropped :] if n_dropped else list(tokens)
+
+    def _truncate(self, n_tokens: int) -> None:
+        del self._tokens[n_tokens:]
+        self.turns = [turn for turn in self.turns if turn.end <= n_tokens]
+        if n_tokens <= self.n_keep + self._n_dropped:
+            self._n_dropped = 0  # what is left may fit again
+
+    def _make_room(self, prompt: list[int]) -> tuple[list[int], int]:
+        """What of `prompt` the model will see, and how much it will see no more; nothing since the last turn goes.
+
+        Raises:
+            ContextFullError: what is new is too long itself.
+        """
+        seen, n_ctx, n_keep = self._seen(prompt), self.llm.n_ctx, self.n_keep
+        n_over = len(seen) + 1 - n_ctx  # one token at least shall be generated
+        if self.overflow != "shift" or n_over <= 0:
+            return seen, 0
+        n_new = len(prompt) - (self.turns[-1].end if self.turns else 0)
+        n_old = max(0, len(seen) - n_new - n_keep)
+        if n_over > n_old:
+            raise ContextFullError(n_past=min(n_keep, len(seen) - n_new), n_new=n_new + 1, n_ctx=n_ctx)
+        n_drop = max(n_over, min(n_old, (len(seen) - n_keep) // 2))
+        with self.llm._exclusive():
+            drop_behind(self.llm, np.asarray(seen, np.int32), n_keep, n_drop)
+        return seen[:n_keep] + seen[n_keep + n_drop :], n_drop
 
     def _as_tokens(self, text: str | Sequence[int]) -> list[int]:
         """Token ids of what is appended; what stands first gets the tokens that a text begins with."""
@@ -211,64 +284,75 @@ class Session:
     def save(self, path: str | PathLike[str]) -> int:
         """Write the session to a file, in one step: a crash leaves the old one. Returns its bytes.
 
-        Text, turns, options, and, where memory holds this session's text, its whole state and the context checkpoints.
-        Speculators, a draft model among them, read the text again.
+        Text, turns and options; where memory holds this session's text, its whole state and the context checkpoints;
+        and what the session's speculators learned, from texts of other sessions, too: a draft model's memory, tables,
+        and how often they were right. A speculator named for single generations only is not the session's.
 
         Raises:
             BusyError: a generation is at work.
             OSError: the file cannot be written.
             InvalidValueError: options that cannot be written as JSON.
         """
-        with self.llm._exclusive():
-            held = _hold(self.llm, np.asarray(self._tokens, np.int32))
-        data = SessionData(
-            model=_fingerprint(self.llm),
-            tokens=np.asarray(self._tokens, np.int32),
-            turns=[asdict(turn) for turn in self.turns],
-            defaults=_plain(self.defaults),
-            memory=held,
-        )
+        llm, spec, seed = self.llm, self.defaults.get("spec", NO_SPEC), self.llm._voice.seed
+        with self._changing(), llm._exclusive():
+            data = SessionData(
+                model=fingerprint(llm.model),
+                tokens=np.asarray(self._tokens, np.int32),
+                turns=[asdict(turn) for turn in self.turns],
+                defaults=_plain(({} if seed is None else {"seed": seed}) | self.defaults),
+                overflow={"overflow": self.overflow, "n_keep": self.n_keep, "n_dropped": self._n_dropped},
+                memory=held_memory(llm, np.asarray(self.seen, np.int32)),
+                drafting=held_drafting(llm, spec),
+            )
         return write_session(path, data)
 
     @classmethod
     def load(cls, path: str | PathLike[str], llm: Llama) -> Session:
-        """Read what `save` wrote; the next turn decodes only what is new.
+        """Read what `save` wrote; the next turn decodes only what is new, and drafts as it would have without saving.
 
-        Where this context cannot take the state (another type of cache, say), the next turn decodes the whole text, and
-        a log line says why.
+        Where this context cannot take the state (another type of cache, say), the next turn decodes the whole text;
+        where this `Llama` drafts with others, they start anew. A log line says why.
 
         Raises:
             StateError: a damaged file, no session, another version, or a session of another model.
-            ContextFullError: the text is longer than this context.
+            ContextFullError: the text is longer than this context, with `overflow="error"`.
+            UnsupportedError: `overflow="shift"` on memory that cannot.
             OSError: the file cannot be read.
         """
         data = read_session(path)
-        if data.model != _fingerprint(llm):
-            about, own = data.model.get("description"), _fingerprint(llm)["description"]
-            raise StateError(reason=f"{Path(path).name} is a session of another model: {about!r}, not {own!r}")
-        if len(data.tokens) > llm.n_ctx + 1:  # the last token of a full context stands beyond memory
-            raise ContextFullError(n_past=0, n_new=len(data.tokens), n_ctx=llm.n_ctx)
-        session = cls(llm)
+        name, own = Path(path).name, fingerprint(llm.model)
+        if data.model != own:
+            about = data.model.get("description")
+            raise StateError(reason=f"{name} is a session of another model: {about!r}, not {own['description']!r}")
         try:
-            session.defaults = dict(data.defaults)
+            session = cls(llm, overflow=data.overflow["overflow"], n_keep=data.overflow["n_keep"], **data.defaults)
             session._tokens = tokens_in_range(data.tokens.tolist(), llm.n_vocab, name="tokens").tolist()
-            session.turns = [Turn(**turn) for turn in data.turns]
-        except (TypeError, TokenRangeError) as error:
-            raise StateError(reason=f"{Path(path).name} is a session of another make: {error}") from error
-        if data.memory is not None:
-            with llm._exclusive():
-                try:
-                    _take(llm, data.memory)
-                except PyspecError as error:
-                    llm._decoder.memory.clear()
-                    _log.warning("the saved memory is of no use here, the text will be decoded again: %s", error)
+            session._n_dropped = int(data.overflow["n_dropped"])
+            session.turns = [_as_turn(turn) for turn in data.turns]
+            ends = [0, *(n for turn in session.turns for n in (turn.start, turn.end)), len(session)]
+            if ends != sorted(ends) or not 0 <= session._n_dropped <= max(0, len(session) - session.n_keep):
+                raise ValueError("turns that are longer than the text")
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(reason=f"{name} is a session of another make: {error}") from error
+        if session.overflow == "error" and len(session) > llm.n_ctx + 1:  # a full context's last token is beyond memory
+            raise ContextFullError(n_past=0, n_new=len(session), n_ctx=llm.n_ctx)
+        with llm._exclusive():
+            if data.memory is not None:
+                give_memory(llm, data.memory)
+            if data.drafting is not None:
+                give_drafting(llm, session.defaults.get("spec", NO_SPEC), data.drafting)
         return session
 
 
-# ----------------------------------------------------------------- memory
+# ----------------------------------------------------------------- plain data
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """Options as JSON can hold them: token ids are no names."""
     return {n: [list(pair) for pair in v.items()] if isinstance(v, Mapping) else v for n, v in options.items()}
+
+
+def _as_turn(data: dict[str, Any]) -> Turn:
+    plain: dict[str, Any] = {n: str(value) if n == "finish_reason" else int(value) for n, value in data.items()}
+    return Turn(**plain)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -281,51 +365,3 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in known:
             raise UnknownOptionError(name=name, known=known)
-
-
-def _fingerprint(llm: Llama) -> dict[str, Any]:
-    """What a session's model is known by, wherever its file lies."""
-    model = llm.model
-    return {
-        "architecture": model.architecture,
-        "description": model.description,
-        "n_params": model.n_params,
-        "n_bytes": model.n_bytes,
-        "n_vocab": model.vocab.n_tokens,
-    }
-
-
-def _hold(llm: Llama, tokens: Tokens) -> HeldMemory | None:
-    """What memory holds of `tokens`; None where it holds another text."""
-    decoder = llm._decoder
-    memory, n = decoder.memory, decoder.memory.n_past
-    held = decoder.history.view()[:n]
-    if n == 0 or n > len(tokens) or not np.array_equal(held, tokens[:n]):
-        return None
-    state = State()
-    llm.context.state_save(memory.rollback.seq_id, state)
-    kept = decoder.checkpoints.states if decoder.checkpoints is not None else []
-    return HeldMemory(held.copy(), state.to_bytes(), [(pos, one.to_bytes()) for pos, one in kept])
-
-
-def _take(llm: Llama, held: HeldMemory) -> None:
-    """Give memory what a file held; where that cannot be, memory is empty and the next turn decodes everything.
-
-    Raises:
-        StateError, ContextFullError: a state of another model or of other settings of the context.
-    """
-    decoder = llm._decoder
-    memory, checkpoints = decoder.memory, decoder.checkpoints
-    memory.clear()
-    if checkpoints is not None:
-        checkpoints.clear()
-    if len(held.tokens) > memory.n_ctx:
-        raise ContextFullError(n_past=0, n_new=len(held.tokens), n_ctx=memory.n_ctx)
-    state = State.from_bytes(held.state)
-    if state.pos_max + 1 != len(held.tokens):
-        raise StateError(reason=f"a state of {state.pos_max + 1} tokens for a text of {len(held.tokens)}")
-    llm.context.state_restore(memory.rollback.seq_id, state)
-    memory.n_past = len(held.tokens)
-    decoder.history = History(held.tokens)
-    if checkpoints is not None:
-        checkpoints.take([(pos, State.from_bytes(one)) for pos, one in held.checkpoints])

@@ -1,7 +1,7 @@
 """The file of a saved session: what stands in it, and that it is whole.
 
 Owns the format: a magic, a version, a JSON header with the lengths of the parts that follow, the parts, and a SHA-256
-of everything before it. Nothing in a file is ever executed. Leaves the meaning of the parts to `pyspec.session`.
+of everything before it. Nothing in a file is ever executed. Leaves the meaning of its contents to `pyspec.session`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,32 +20,19 @@ from typing import Any
 import numpy as np
 
 from pyspec.errors import InvalidValueError, StateError
-from pyspec.speculators import Tokens
+from pyspec.held import HeldMemory
+from pyspec.plain_data import pack, unpack
+from pyspec.speculators import Tokens, as_tokens
 
-__all__ = ["HeldMemory", "SessionData", "read_session", "write_session"]
+__all__ = ["SessionData", "read_session", "write_session"]
 
 _MAGIC = b"pyspec-session\0\0"
-_VERSION = 1
+_VERSION = 2
 _N_DIGEST = 32
 _N_HEADER_MAX = 2**26
 
 
-@dataclass(frozen=True, slots=True)
-class HeldMemory:
-    """What a context holds of a session's text.
-
-    Attributes:
-        tokens: [n_past] those in memory.
-        state: bytes of the whole state (`State.to_bytes`).
-        checkpoints: positions and bytes of earlier states, ascending.
-    """
-
-    tokens: Tokens
-    state: bytes
-    checkpoints: list[tuple[int, bytes]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionData:
     """What a file holds.
 
@@ -54,14 +41,18 @@ class SessionData:
         tokens: [n_tokens] the text.
         turns: plain data.
         defaults: options of generations, plain data.
+        overflow: what happens where the context is full, as plain data.
         memory: None where memory did not hold this session's text.
+        drafting: what the speculators learned, nested plain data with arrays; None for nothing.
     """
 
     model: dict[str, Any]
     tokens: Tokens
     turns: list[dict[str, Any]]
     defaults: dict[str, Any]
+    overflow: dict[str, Any]
     memory: HeldMemory | None
+    drafting: dict[str, Any] | None
 
 
 def write_session(path: str | PathLike[str], data: SessionData) -> int:
@@ -71,17 +62,15 @@ def write_session(path: str | PathLike[str], data: SessionData) -> int:
         InvalidValueError: options that JSON cannot hold.
         OSError: the file cannot be written; an old one is still there.
     """
-    parts = [np.ascontiguousarray(data.tokens, "<i4").tobytes()]
-    positions: list[int] = []
-    if data.memory is not None:
-        parts += [np.ascontiguousarray(data.memory.tokens, "<i4").tobytes(), data.memory.state]
-        positions = [pos for pos, _ in data.memory.checkpoints]
-        parts += [state for _, state in data.memory.checkpoints]
+    parts: list[bytes] = []
     about = {
         "model": data.model,
+        "tokens": pack(np.asarray(data.tokens, np.int32), parts),
         "turns": data.turns,
         "defaults": data.defaults,
-        "checkpoints": positions,
+        "overflow": data.overflow,
+        "memory": pack(data.memory.to_plain(), parts) if data.memory is not None else None,
+        "drafting": pack(data.drafting, parts),
         "lengths": [len(part) for part in parts],
     }
     try:
@@ -90,17 +79,21 @@ def write_session(path: str | PathLike[str], data: SessionData) -> int:
         allowed = f"options that JSON can hold ({error})"
         raise InvalidValueError(name="defaults", value=data.defaults, allowed=allowed) from error
     start = _MAGIC + _VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little") + header
-    target = Path(path)
+    return _write([start, *parts], Path(path))
+
+
+def _write(chunks: list[bytes], target: Path) -> int:
+    """Chunks and their digest, beside the target first and then in its place."""
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     digest, n_bytes = hashlib.sha256(), 0
     try:
         with os.fdopen(handle, "wb") as file:
-            for part in (start, *parts):
-                file.write(part)
-                digest.update(part)
-                n_bytes += len(part)
+            for chunk in chunks:
+                file.write(chunk)
+                digest.update(chunk)
+                n_bytes += len(chunk)
             file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
@@ -132,26 +125,29 @@ def read_session(path: str | PathLike[str]) -> SessionData:
     n_header = int.from_bytes(raw[len(_MAGIC) + 4 : n_fixed], "little")
     if n_header > _N_HEADER_MAX or n_fixed + n_header + _N_DIGEST > len(raw):
         raise StateError(reason=f"{name} is cut: {len(raw)} bytes, its header alone has {n_header}")
-    if hashlib.sha256(raw[:-_N_DIGEST]).digest() != raw[-_N_DIGEST:]:
+    view = memoryview(raw)
+    if hashlib.sha256(view[:-_N_DIGEST]).digest() != raw[-_N_DIGEST:]:
         raise StateError(reason=f"{name} is cut or damaged: its checksum does not fit")
     try:
         about = json.loads(raw[n_fixed : n_fixed + n_header])
-        parts = _parts(raw, n_fixed + n_header, about["lengths"])
-        memory = None
-        if len(parts) > 1:
-            states = [bytes(part) for part in parts[3:]]
-            memory = HeldMemory(
-                _tokens(parts[1]), bytes(parts[2]), list(zip(map(int, about["checkpoints"]), states, strict=True))
-            )
-        return SessionData(
-            model=dict(about["model"]),
-            tokens=_tokens(parts[0]),
-            turns=[dict(turn) for turn in about["turns"]],
-            defaults=dict(about["defaults"]),
-            memory=memory,
-        )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        return _data(about, _parts(view, n_fixed + n_header, about["lengths"]))
+    except StateError as error:
+        raise StateError(reason=f"{name} is a session of another make: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise StateError(reason=f"{name} is a session of another make: {error!r}") from error
+
+
+def _data(about: dict[str, Any], parts: list[memoryview]) -> SessionData:
+    memory, drafting = unpack(about["memory"], parts), unpack(about["drafting"], parts)
+    return SessionData(
+        model=dict(about["model"]),
+        tokens=as_tokens(unpack(about["tokens"], parts)),
+        turns=[dict(turn) for turn in about["turns"]],
+        defaults=dict(about["defaults"]),
+        overflow=dict(about["overflow"]),
+        memory=HeldMemory.from_plain(memory) if memory is not None else None,
+        drafting=dict(drafting) if drafting is not None else None,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -161,15 +157,11 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no plain data")
 
 
-def _parts(raw: bytes, start: int, lengths: list[int]) -> list[memoryview]:
-    if any(n < 0 for n in lengths) or start + sum(lengths) + _N_DIGEST != len(raw):
+def _parts(view: memoryview, start: int, lengths: list[int]) -> list[memoryview]:
+    if any(n < 0 for n in lengths) or start + sum(lengths) + _N_DIGEST != len(view):
         raise ValueError("parts do not fill the file")
-    view, parts = memoryview(raw), []
+    parts = []
     for n in lengths:
         parts.append(view[start : start + n])
         start += n
     return parts
-
-
-def _tokens(part: memoryview) -> Tokens:
-    return np.frombuffer(part, "<i4").astype(np.int32)

@@ -14,10 +14,11 @@ from typing import Any
 from pyspec import models
 from pyspec._core import Model
 from pyspec.budget import BudgetOptions, CostModel
+from pyspec.checkpoints import CheckpointOptions
 from pyspec.config import from_keywords
 from pyspec.drafting import BudgetedDrafting, Drafting
 from pyspec.errors import InvalidValueError
-from pyspec.speculators import Spec, Speculator, make, parse_options, register
+from pyspec.speculators import Chain, Grammar, Spec, Speculator, make, parse_options, register
 from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
 from pyspec.stats import Stats
 
@@ -43,6 +44,7 @@ class SpeculatorPool:
         budget: how lengths are decided, None leaves them to the speculators.
         keeps_accepted: the target's rollback loses no accepted tokens.
         cost: what is known of the target's decodes, None to learn it.
+        checkpoints: how many context checkpoints each draft model keeps.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class SpeculatorPool:
         budget: BudgetOptions | None = None,
         keeps_accepted: bool = False,
         cost: CostModel | None = None,
+        checkpoints: CheckpointOptions | None = None,
     ) -> None:
         self._target = target
         self._budget = budget
@@ -77,9 +80,11 @@ class SpeculatorPool:
             "rollback": rollback,
             "checkpoint_budget_bytes": checkpoint_budget_bytes,
             "context": context,
+            "checkpoints": checkpoints,
         }
         self._made: dict[str, Speculator | None] = {}
         self._drafts: dict[str, DraftModel] = {}
+        self._grammar = Grammar()
 
     @property
     def n_draft_models(self) -> int:
@@ -106,12 +111,16 @@ class SpeculatorPool:
             self._made[key] = made
         return made
 
-    def drafting(self, spec: Spec | Sequence[Spec]) -> Drafting:
+    def drafting(self, spec: Spec | Sequence[Spec], *, grammar: bool = False) -> Drafting:
         """What `spec` names, with what was learned about it; what all learn of the target's costs is shared.
+
+        With `grammar` the speculator of that name stands in front, unless `spec` names none at all.
 
         Raises: as `get`.
         """
         plain = Drafting(self.get(spec))
+        if grammar and plain.speculator is not None and not any(isinstance(m, Grammar) for m in plain.members):
+            plain = Drafting(Chain([self._grammar, *plain.members], n_vocab=self._target.vocab.n_tokens))
         if plain.speculator is None or self._budget is None:
             return plain
         key = tuple(id(getattr(member, "drafter", member)) for member in plain.members)

@@ -140,6 +140,7 @@ class Stats:
         n_prompt: tokens of the prompt.
         n_reused: those of them that memory held already.
         n_generated: tokens the user got.
+        n_dropped: tokens of the text that memory dropped because it was full.
         n_rounds: rounds, each one target decode that emitted at least one token (or ended the generation).
         n_decodes: target decodes, prompt and immediate replays included.
         n_prompt_decodes: those that only read the prompt: the last one, which gives the first token, is not counted.
@@ -167,6 +168,7 @@ class Stats:
     n_prompt: int = 0
     n_reused: int = 0
     n_generated: int = 0
+    n_dropped: int = 0
     n_rounds: int = 0
     n_decodes: int = 0
     n_prompt_decodes: int = 0

@@ -32,16 +32,22 @@ class TextStream:
 
     Text is held back while it could be the beginning of a stop string, or the first bytes of a character.
     Malformed UTF-8 becomes U+FFFD.
+
+    Args:
+        piece: the bytes of a token.
+        stop: texts that end it.
+        echo: what the text begins with; stop strings are not looked for in it.
     """
 
-    def __init__(self, piece: Callable[[int], bytes], stop: Sequence[str] = ()) -> None:
+    def __init__(self, piece: Callable[[int], bytes], stop: Sequence[str] = (), *, echo: str = "") -> None:
         self._piece = piece
         self._stop = tuple(stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._parts: list[str] = []
+        self.echo = echo
+        self._parts: list[str] = [echo] if echo else []
         self._n_taken = 0  # parts already handed out
         self._held = ""
-        self._n_chars = 0  # characters decoded so far, shown or held
+        self._n_chars = len(echo)  # characters decoded so far, shown or held
         self._ends: list[int] = []  # characters after each token
         self._n_kept: int | None = None
         self.stopped_by: str | None = None

@@ -11,6 +11,7 @@ from statistics import mean, median
 import numpy as np
 
 from pyspec.speculators import (
+    EditedCopy,
     History,
     NgramCache,
     NgramMapK,
@@ -70,7 +71,7 @@ def main() -> None:
     """Print one line per speculator, length and kind of text."""
     rng = np.random.default_rng(7)
     print("speculator    n_history text      Mtok/s    mean us checked  median  draft")
-    for kind in (NgramSimple, NgramMapK, NgramMapK4v, NgramMod, NgramCache, Suffix):
+    for kind in (NgramSimple, NgramMapK, NgramMapK4v, NgramMod, NgramCache, Suffix, EditedCopy):
         for n_history in (32_768, 100_000):
             prompt = repetitive_text(n_history, rng)
             again = np.tile(prompt[-2000:], N_ROUNDS * N_NEW // 2000 + 1)

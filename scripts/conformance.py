@@ -40,8 +40,9 @@ N_TOKENS = 32
 LAW = """A model passes when, for every strategy that its memory can do, fused and immediate replay, and drafts that
 are accepted, rejected at each place, empty and tried again from one save, the text is that of plain decoding up to a
 near-tie (margin below 1e-3 of the row's spread, at widths 1 and 2), and state bytes and next logits equal those of
-sequential decoding in the same widths to the bit. "two" are two interleaved sequences with drafts. "ties" counts the
-runs whose text left the plain one at a near-tie. A dash: this memory cannot do it."""
+sequential decoding in the same widths to the bit. "two" are two interleaved sequences with drafts, "batch" are rounds
+of two sequences in one decode, whose logits must be those of decodes one by one (to 1e-3 of the rows' spread). "ties"
+counts the runs whose text left the plain one at a near-tie. A dash: this cannot be."""
 
 
 class NotConforming(AssertionError):
@@ -70,6 +71,7 @@ def check(path: Path) -> dict[str, Any]:
                 n_ties += check_run(subject, strategy, replay, pattern)
         found["strategies"][strategy] = "yes"
     found["two"] = check_two(subject)
+    found["batch"] = check_batch(subject)
     return found | {"n_ties": n_ties}
 
 
@@ -129,6 +131,43 @@ def check_two(subject: Subject) -> str:
     return "yes"
 
 
+def check_batch(subject: Subject) -> str:
+    """Rounds of two sequences in one decode, of equal and other widths, give what each gives alone."""
+    prompts = [subject.prompt, subject.prompt[::-1]]
+    for widths, n_rows in (((1, 1), (1, 1)), ((4, 4), (2, 4)), ((2, 5), (1, 3)), ((5, 1), (5, 1))):
+        found = []
+        for together in (False, True):
+            context = _core.Context(
+                subject.model, n_ctx=128, n_threads=1, n_threads_batch=1, n_seq_max=2, kv_unified=True
+            )
+            for seq_id, prompt in enumerate(prompts):
+                context.decode(prompt, pos=0, seq_id=seq_id)
+            tokens = [[(31 * i + 11 * s) % 100 for i in range(width)] for s, width in enumerate(widths)]
+            rows = []
+            if together:
+                pos = [len(p) + i for p, width in zip(prompts, widths, strict=True) for i in range(width)]
+                outputs = [i >= w - n for w, n in zip(widths, n_rows, strict=True) for i in range(w)]
+                ids = [s for s, width in enumerate(widths) for _ in range(width)]
+                try:
+                    context.decode_batch(tokens[0] + tokens[1], pos, ids, outputs)
+                except UnsupportedError:
+                    return "-"
+                rows.append(context.logits())
+            for s, (prompt, n) in enumerate(zip(prompts, n_rows, strict=True)):
+                if not together:
+                    context.decode(tokens[s], pos=len(prompt), seq_id=s, n_outputs=n)
+                    rows.append(context.logits())
+            for s, (prompt, width) in enumerate(zip(prompts, widths, strict=True)):
+                context.decode([5], pos=len(prompt) + width, seq_id=s)
+                rows.append(context.logits())
+            found.append(np.concatenate(rows))
+        spread = float(found[0].max() - found[0].min())
+        difference = float(np.abs(found[0] - found[1]).max())
+        if not difference <= 1e-3 * spread:
+            raise NotConforming(f"a batch of widths {widths}: logits differ by {difference:.2g} of {spread:.2g}")
+    return "yes"
+
+
 def run_apart(path: Path) -> dict[str, Any]:
     """`check` in a process of its own; what ends it otherwise is its fault."""
     command = [sys.executable, "-X", "faulthandler", __file__, "--one", str(path)]
@@ -160,12 +199,13 @@ def as_markdown(results: dict[str, dict[str, Any]]) -> str:
         "",
         textwrap.fill(LAW, width=118),
         "",
-        "| model | memory | " + " | ".join(STRATEGIES) + " | two | ties |",
-        "|---" * (len(STRATEGIES) + 4) + "|",
+        "| model | memory | " + " | ".join(STRATEGIES) + " | two | batch | ties |",
+        "|---" * (len(STRATEGIES) + 5) + "|",
     ]
     for name, r in sorted(passed.items()):
         cells = [r["strategies"].get(s, "-") for s in STRATEGIES]
-        lines.append(f"| {name} | {r['memory'].replace('_', ' ')} | {' | '.join(cells)} | {r['two']} | {r['n_ties']} |")
+        cells += [r["two"], r["batch"], str(r["n_ties"])]
+        lines.append(f"| {name} | {r['memory'].replace('_', ' ')} | {' | '.join(cells)} |")
     for title, table in (("Refused", refused), ("Failing", faults)):
         if table:
             lines += ["", f"## {title}", "", "| model | reason |", "|---|---|"]

@@ -47,6 +47,14 @@ def _neutral_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     os.chdir(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _untimed_widths() -> Iterator[None]:
+    """No budget starts from what decodes took on this machine; `pyspec.width_costs` is tested for itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyspec.assembly.cached_width_costs", lambda *_, **__: {})
+        yield
+
+
 build_test_models = _script("build_test_models")
 
 ARCH_NAMES: tuple[str, ...] = build_test_models.SPREAD

@@ -48,7 +48,7 @@ MODULES = {
     "agent": agent,
     "prose": prose,
 }
-N_CTX = 1400
+N_CTX = 2100
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,8 @@ def test_all_workloads_have_names():
 @pytest.mark.parametrize("name", names())
 def test_a_workload_has_a_usual_length_in_every_vocabulary(name: str, model: str, request: pytest.FixtureRequest):
     passage = passage_of(name, vocab_of(request.getfixturevalue(model)))
-    assert 150 <= len(passage.prompt) <= 900
-    assert 150 <= len(passage.continuation) <= 400
+    assert 150 <= len(passage.prompt) <= 1100
+    assert 150 <= len(passage.continuation) <= 1000
 
 
 @pytest.mark.parametrize("model", ["tiny_target_path", "gemma3_path"])
@@ -109,13 +109,22 @@ def test_prompt_and_continuation_are_the_tokens_of_one_text(name: str, model: st
     assert said.strip() == module.CONTINUATION.strip()
 
 
-def test_a_rewritten_class_differs_in_one_name_only():
+def test_a_rewritten_file_differs_by_what_was_asked_for_only():
     old = re.search(r"```python\n(.*?)```", code_rewrite.PROMPT, re.DOTALL)
     new = code_rewrite.CONTINUATION.removesuffix("```\n")
     assert old is not None
     ast.parse(new)
-    assert "balance" not in new
-    assert new.replace("funds", "balance") == old[1]
+    assert "borrower" not in new
+    for before, after in reversed(code_rewrite.CHANGES):
+        new = new.replace(after, before)
+    assert new == old[1]
+
+
+@pytest.mark.parametrize("i", range(3))
+def test_each_change_of_a_rewritten_file_is_made(i: int):
+    before, after = code_rewrite.CHANGES[i]
+    assert before in code_rewrite.PROMPT
+    assert after.replace("borrower", "reader") in code_rewrite.CONTINUATION
 
 
 def test_a_completed_class_is_python_with_more_methods():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class World:
         settings = BudgetOptions(**options)
         self.drafting = BudgetedDrafting(speculator, settings, cost=CostModel(settings), keeps_accepted=True)
         self.widths: list[int] = []
+        self.starts: list[int] = []
         self.at: list[int] = []
         self.seconds = 0.0
         self.n_accepted = 0
@@ -59,6 +61,7 @@ class World:
             self.drafting.observe(width, seconds, 0.0)
             self.drafting.settle(history, len(draft), right)
             self.widths.append(width)
+            self.starts.append(start)
             self.at += [start] * bool(draft)
             self.seconds += seconds
             self.n_accepted += right
@@ -174,6 +177,41 @@ def test_the_one_with_the_better_record_is_decoded():
     assert world.n_accepted > 400
 
 
+@pytest.mark.parametrize(("n_second", "author"), [(9, "first"), (40, "second")], ids=["hardly more", "much more"])
+def test_a_later_one_must_promise_clearly_more(n_second: int, author: str):
+    """Of two estimates the higher one mostly errs upwards."""
+    first, second = truth(TEXT, n=8), truth(TEXT, n=n_second)
+    first.name, second.name = "first", "second"
+    world = World(TEXT, Chain([first, second], n_vocab=N_VOCAB))
+    authors = Counter[str]()
+    draft = world.drafting.draft
+
+    def told(*args: Any, **options: Any) -> list[int]:
+        found = draft(*args, **options)
+        authors[world.drafting.author] += bool(found)
+        return found
+
+    world.drafting.draft = told  # type: ignore[method-assign]
+    world.run()
+    assert authors.most_common(1)[0][0] == author
+
+
+def test_where_two_part_less_is_drafted_than_where_one_is_alone():
+    """Both were always right so far; where they say different things, one of them is not."""
+    lengths = []
+    for parts_at in (3, 64):
+        one = truth(TEXT, n=16)
+        other = Scripted(
+            lambda history, n_max, parts_at=parts_at: [
+                t if len(history) < 400 or i < parts_at else N_VOCAB - 1
+                for i, t in enumerate(TEXT[len(history) : len(history) + min(16, n_max)])
+            ]
+        )
+        world = World(TEXT[:450], Chain([one, other], n_vocab=N_VOCAB), slope=0.4).run()
+        lengths.append(next(width for at, width in zip(world.starts, world.widths, strict=True) if at >= 416))
+    assert lengths[0] < lengths[1]
+
+
 def test_all_hear_about_a_draft_that_was_decoded():
     good, bad = truth(TEXT, n=8), truth(TEXT, lambda i: True)
     world = World(TEXT, Chain([good, bad], n_vocab=N_VOCAB)).run()
@@ -283,7 +321,7 @@ def test_a_costly_speculator_is_not_asked_beside_a_cheap_one_that_does_better():
 
 def test_a_speculator_with_nothing_to_say_is_asked_as_often_as_its_time_allows(monkeypatch: pytest.MonkeyPatch):
     ticks = iter(np.arange(0, 10_000, 0.02))
-    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: float(next(ticks)))
     silent = Scripted(lambda history, n_max: [])
     World(TEXT, silent, overhead=0.005).run()
     assert len(TEXT) / 6 < len(silent.calls) < len(TEXT) / 3, "0.02 s of 1 s a decode, 0.005 allowed: every fourth"
@@ -291,7 +329,7 @@ def test_a_speculator_with_nothing_to_say_is_asked_as_often_as_its_time_allows(m
 
 def test_one_that_has_something_to_say_is_asked_every_time(monkeypatch: pytest.MonkeyPatch):
     ticks = iter(np.arange(0, 10_000, 0.02))
-    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: float(next(ticks)))
     script = truth(TEXT, lambda i: i % 3 == 2, n=2)
     world = World(TEXT, script, overhead=0.005).run()
     assert world.n_accepted > len(TEXT) / 2

@@ -333,7 +333,7 @@ def test_a_costly_speculator_with_a_bad_record_does_not_pay_but_for_probes():
 
 def test_a_rested_speculator_is_not_asked(monkeypatch: pytest.MonkeyPatch):
     now = iter(range(10**6))
-    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: 0.02 * next(now))
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: 0.02 * next(now))
     settings = BudgetOptions(overhead=0.005)
     drafting = BudgetedDrafting(Scripted([]), settings, cost=CostModel(settings), keeps_accepted=True)
     history = History(as_tokens([1] * 4))

@@ -15,6 +15,7 @@ import pytest
 from pyspec import Completion, Llama, Session
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError, UnknownOptionError
 from pyspec.session_file import read_session, write_session
+from pyspec.speculators.scripted import Scripted
 
 FIRST = "def area(width, height):\n    return width * height\n\n"
 SECOND = "# the same function again:\n"
@@ -415,7 +416,7 @@ def test_a_crash_while_saving_leaves_the_old_file(llm: Llama, saved: Path, monke
 
 
 def test_options_that_no_file_can_hold_are_refused(llm: Llama, tmp_path: Path):
-    session = Session(llm, spec=object())
+    session = Session(llm, spec=Scripted([]))
     session.append(FIRST)
     with pytest.raises(InvalidValueError, match="JSON"):
         session.save(tmp_path / "talk.session")
@@ -481,4 +482,13 @@ def test_nothing_in_a_file_is_executed(llm: Llama, saved: Path):
     raw = saved.read_bytes()
     n_header = int.from_bytes(raw[20:24], "little")
     assert raw[:14] == b"pyspec-session"
-    assert set(json.loads(raw[24 : 24 + n_header])) == {"model", "turns", "defaults", "checkpoints", "lengths"}
+    assert set(json.loads(raw[24 : 24 + n_header])) == {
+        "model",
+        "tokens",
+        "turns",
+        "defaults",
+        "overflow",
+        "memory",
+        "drafting",
+        "lengths",
+    }

@@ -1,7 +1,8 @@
 """Benchmarks that any machine can run, as data: nothing here prints.
 
 `rollback` measures what a rejected draft costs under each strategy, `drafting` what speculators gain on texts of
-several kinds; `*_tables` and `*_plot` show their data as Markdown and SVG. `machine`, `prompts`, `trace`, `tables` and
+several kinds, `budget_runs` what the budget decides round by round; `simulate` plays the same texts without a model.
+`*_tables` and `*_plot` show their data as Markdown and SVG. `machine`, `prompts`, `trace`, `tables` and
 `svg` serve every benchmark.
 """
 

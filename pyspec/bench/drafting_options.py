@@ -53,7 +53,7 @@ class DraftingBenchOptions:
         widths: tokens of the oracle's decodes: one that is decided, the others drafted.
         continuation: "forced", the workload's own text is said whatever the model would say; or "own", the model
             says what it says (greedily, beyond its end tokens), which is the truth for the oracle, too.
-        n_tokens: most tokens of a continuation.
+        n_tokens: most tokens of a continuation; the random one has no more than 400.
         n_runs: how often everything is measured; medians are reported.
         warm: what decodes cost is remembered from run to run, as in a `Llama` that is not new. Speculators always
             start anew: they would remember the text.
@@ -69,7 +69,7 @@ class DraftingBenchOptions:
     budgets: tuple[str, ...] = ("measured", "off")
     widths: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
     continuation: str = "forced"
-    n_tokens: int = 400
+    n_tokens: int = 1000
     n_runs: int = 3
     warm: bool = False
     rollback: str = "auto"

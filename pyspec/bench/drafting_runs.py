@@ -86,11 +86,13 @@ class Target:
         n_threads = options.n_threads
         self._sizes: dict[str, Any] = {"n_batch": _N_BATCH, "n_ubatch": _N_UBATCH, "flash_attn": options.flash_attn}
         self._sizes |= {"n_threads": n_threads, "n_threads_batch": n_threads}
+        budgets = [as_budget(budget, None) for budget in options.budgets]
         self.assembly = assemble(
             model,
             options=self._sizes | {"n_ctx": n_ctx, "n_rs_seq": 0},
             rollback=check_name(options.rollback),
             placement=(options.n_gpu_layers, None),
+            width_max=max((b.width_max for b in budgets if b is not None and b.measured), default=0),
         )
         self._decoder = Decoder(self.assembly.memory, DecoderOptions(), n_vocab=model.vocab.n_tokens)
         self._pieces = Pieces(model.vocab.token_to_piece if model.vocab.has_text else None)
@@ -123,7 +125,7 @@ class Target:
         options = as_budget(budget, None)
         cost = self._costs.get(budget) if self.options.warm else None
         if cost is None and options is not None:
-            cost = self._costs[budget] = CostModel(options)
+            cost = self._costs[budget] = CostModel(options, self.assembly.width_costs)
         pool = SpeculatorPool(
             self.model,
             n_ctx=self.context.n_ctx_seq,

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-__all__ = ["GAP", "LEFT", "ROW", "Canvas", "scale"]
+__all__ = ["GAP", "LEFT", "RIGHT", "ROW", "Canvas", "scale"]
 
 GAP, ROW, LEFT = 10, 16, 250
 """Pixels between things, of a row's height, and to the left of the bars."""
 
-_WIDTH, _RIGHT, _TEXT, _NUMBER = 900, 70, 11, 36
+RIGHT = 830
+"""Where bars end at most."""
+
+_WIDTH, _TEXT, _NUMBER = 900, 11, 36
 
 
 class Canvas:
@@ -34,6 +37,13 @@ class Canvas:
         """A bar in the present row; `about` is shown under the pointer."""
         self.elements.append(
             f'<rect x="{x:.1f}" y="{self.y:.1f}" width="{max(width, 0):.2f}" height="{ROW - 4}" fill="{colour}">'
+            f"<title>{escape(about)}</title></rect>"
+        )
+
+    def box(self, x: float, y: float, width: float, height: float, colour: str, about: str) -> None:
+        """A rectangle anywhere; `about` is shown under the pointer."""
+        self.elements.append(
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{colour}">'
             f"<title>{escape(about)}</title></rect>"
         )
 
@@ -69,4 +79,4 @@ class Canvas:
 
 def scale(values: Sequence[float]) -> float:
     """Pixels of 1, so that the largest value fits."""
-    return (_WIDTH - LEFT - _RIGHT) / max(values)
+    return (RIGHT - LEFT) / max(values)

@@ -19,7 +19,7 @@ from pyspec.bench.workloads import names
 from pyspec.cli.bench_outputs import add_outputs, check_outputs, comma_list, report_text, write_outputs
 from pyspec.cli.loading import find, load
 from pyspec.cli.parser import Parser
-from pyspec.cli.progress import ProgressBar
+from pyspec.progress import ProgressBar
 
 __all__ = ["add_parser"]
 

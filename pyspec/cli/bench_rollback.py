@@ -17,7 +17,7 @@ from pyspec.cli.bench_outputs import add_outputs, check_outputs, comma_list, rep
 from pyspec.cli.demo_prompt import PROMPT
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
-from pyspec.cli.progress import ProgressBar
+from pyspec.progress import ProgressBar
 
 __all__ = ["add_parser"]
 

@@ -17,11 +17,11 @@ from pyspec.arguments import BUDGETS
 from pyspec.cli.demo_prompt import ANSWER, PROMPT
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
-from pyspec.cli.progress import ProgressBar
 from pyspec.cli.report import COLUMNS, first_difference, run_cells, usage
 from pyspec.cli.table import table
 from pyspec.completion import Completion
 from pyspec.llm import Llama
+from pyspec.progress import ProgressBar
 from pyspec.speculators import Spec, make
 from pyspec.speculators.draft_model import DraftModel
 

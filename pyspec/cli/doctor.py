@@ -1,6 +1,7 @@
 """`pyspec doctor`: how drafts are undone on a model at which cost, and which widths of a decode agree to the bit.
 
-Owns its arguments and what it prints; the measuring is `pyspec.memory`'s, `pyspec.rollback`'s and `pyspec.widths`'s.
+Owns its arguments and what it prints; the measuring is that of `pyspec.memory`, `pyspec.rollback`, `pyspec.width_costs`
+and `pyspec.widths`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspec.cli.parser import Parser
 from pyspec.cli.table import bytes_text, table
 from pyspec.llm import Llama
 from pyspec.rollback import NAMES, StrategyCost, able, build, extra_bytes, measure_cost
+from pyspec.width_costs import WIDTHS, measure_width_costs
 from pyspec.widths import PADDED, WidthReport, measure_widths, widths_of_one_class
 
 __all__ = ["add_parser"]
@@ -66,6 +68,7 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
         same = widths_of_one_class(reports)
         possible = able(can, spare=True)
         costs = {name: _cost(llm, name, args.ctx) for name in NAMES if possible.get(name)}
+        width_costs = measure_width_costs(llm.context, WIDTHS)
         return {
             "model": model.path,
             "architecture": model.architecture,
@@ -86,6 +89,7 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
                 for name in NAMES
                 if name != "auto"
             ],
+            "width_costs": [{"width": width, "decode_s": seconds} for width, seconds in width_costs.items()],
             "widths": [report.to_dict() for report in reports],
             "same_as_width_2": sorted(same),
             "plain_in_class": 1 in same,
@@ -100,6 +104,16 @@ def _cost(llm: Llama, name: str, n_context: int) -> StrategyCost:
     return measure_cost(
         strategy, width=width, n_accepted=n_accepted, n_rounds=_N_ROUNDS, n_context=n_context, replay=True
     )
+
+
+def _width_costs(costs: list[dict[str, Any]]) -> str:
+    """What the budget starts from, in milliseconds and in decodes of one token."""
+    if not costs:
+        return "What decodes cost by their width could not be told: the machine is busy, or decodes take long."
+    plain = costs[0]["decode_s"]
+    rows = [[str(one["width"]), f"{1e3 * one['decode_s']:.3f}", f"{one['decode_s'] / plain:.2f}"] for one in costs]
+    about = "Decodes by width in a short context, in ms and in decodes of one token; the budget starts from these:\n"
+    return about + table(rows, header=["width", "decode", "of one token"], right=[0, 1, 2])
 
 
 def _milliseconds(cost: dict[str, Any]) -> list[str]:
@@ -147,6 +161,7 @@ def _text(facts: dict[str, Any]) -> str:
                 header=["strategy", "possible", "state held", "width", "save", "decode", "undo", "replay"],
                 right=[2, 3, 4, 5, 6, 7],
             ),
+            _width_costs(facts["width_costs"]),
             "Compared with decodes of width 2, random tokens:\n" + table(widths, header=header, right=[0, 1, 3, 4, 5]),
             verdict,
         ]

@@ -19,6 +19,7 @@ from pyspec.cli import prompt as prompts
 from pyspec.cli.compare import compare
 from pyspec.cli.loading import find, load
 from pyspec.cli.parser import Parser
+from pyspec.cli.progress import PromptBar
 from pyspec.cli.report import as_dict, interrupted, stats_table
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
@@ -107,7 +108,9 @@ def run(args: argparse.Namespace) -> int:
         options = sampling | {"max_tokens": args.max_tokens, "stop": args.stop, "ignore_eos": args.ignore_eos}
         start = perf_counter()
         try:
-            return _generate(args, llm, partial(llm.generate, ids), options)
+            bar = PromptBar()
+            with bar:
+                return _generate(args, llm, partial(llm.generate, ids, on_progress=bar.tell), options)
         except KeyboardInterrupt:
             sys.stderr.write(f"\n{interrupted(llm, perf_counter() - start)}\n")
             return _INTERRUPTED

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspec import models
 from pyspec._core import Model
-from pyspec.cli.progress import ProgressBar
+from pyspec.progress import ProgressBar
 
 __all__ = ["find", "load"]
 

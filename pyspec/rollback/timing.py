@@ -1,23 +1,18 @@
 """The measured costs that `rollback="auto"` weighs: taken at first use, and kept in the user's cache.
 
-Owns when a context is measured, for how long, and the files of the cache; leaves the measurement itself to `costs`
-and the decision to `choose`. A cache that cannot be read or written only means measuring again.
+Owns when a context is measured and for how long; leaves the measurement itself to `costs`, the decision to `choose` and
+the files to `pyspec.cost_cache`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from pyspec import cache
-from pyspec._core import LLAMA_CPP_COMMIT, Context, devices
+from pyspec._core import Context
+from pyspec.cost_cache import CostCache
 from pyspec.errors import PyspecError
 from pyspec.rollback.choose import build
 from pyspec.rollback.costs import StrategyCost, cells_needed, measure_cost
@@ -54,12 +49,12 @@ def cached_costs(
         return {}
     if min(context.n_batch, context.n_ubatch, context.n_outputs_max) < WIDTH:
         return {}
-    path = _path(context, settings or {})
-    found = _read(path)
-    if set(found) != set(names):
+    kept = CostCache(context, "rollback-costs", version=_FORMAT, settings=settings)
+    found = kept.read(_parse)
+    if found is None or set(found) != set(names):
         found = _measure(context, names, seq_id, spare)
         if found:
-            _write(path, found)
+            kept.write({name: cost.to_dict() for name, cost in found.items()})
     return found
 
 
@@ -91,49 +86,5 @@ def _measure(context: Context, names: Sequence[str], seq_id: int, spare: int | N
     return found
 
 
-# ----------------------------------------------------------------- the cache
-def _path(context: Context, settings: Mapping[str, str]) -> Path:
-    """One file for each model file, settings, machine and llama.cpp."""
-    model = context.model
-    about: dict[str, Any] = {
-        "format": _FORMAT,
-        "llama_cpp": LLAMA_CPP_COMMIT,
-        "model": os.path.abspath(model.path),
-        "devices": [(d.name, d.description) for d in devices()],
-        "context": [
-            context.n_ctx,
-            context.n_batch,
-            context.n_ubatch,
-            context.n_seq_max,
-            context.n_rs_seq,
-            context.kv_unified,
-            context.n_threads,
-        ],
-        "settings": dict(settings),
-    }
-    with contextlib.suppress(OSError):
-        status = os.stat(model.path)
-        about["file"] = [status.st_size, status.st_mtime_ns]
-    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
-    return cache.root() / "rollback-costs" / f"{key}.json"
-
-
-def _read(path: Path) -> dict[str, StrategyCost]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return {name: StrategyCost(**cost) for name, cost in data.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _write(path: Path, costs: dict[str, StrategyCost]) -> None:
-    text = json.dumps({name: cost.to_dict() for name, cost in costs.items()}, indent=1)
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        _log.debug("costs of rollback are not kept: %s", error)
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+def _parse(data: Any) -> dict[str, StrategyCost]:
+    return {name: StrategyCost(**cost) for name, cost in data.items()}

@@ -9,10 +9,14 @@ from pyspec.speculators.checked import (
     checked_accept,
     checked_begin,
     checked_draft,
+    checked_get_state,
     checked_laws,
     checked_reseed,
+    checked_set_state,
     optional,
 )
+from pyspec.speculators.edited_copy import EditedCopy, EditedCopyOptions
+from pyspec.speculators.grammar import Grammar
 from pyspec.speculators.history import History, Tokens, as_tokens
 from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
@@ -30,6 +34,9 @@ from pyspec.speculators.suffix_corpus import SuffixCorpus
 __all__ = [
     "SPEC_DEFAULT",
     "Chain",
+    "EditedCopy",
+    "EditedCopyOptions",
+    "Grammar",
     "History",
     "Law",
     "NgramCache",
@@ -55,8 +62,10 @@ __all__ = [
     "checked_accept",
     "checked_begin",
     "checked_draft",
+    "checked_get_state",
     "checked_laws",
     "checked_reseed",
+    "checked_set_state",
     "make",
     "names",
     "optional",

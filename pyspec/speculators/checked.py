@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspec.errors import SpeculatorError
+from pyspec.errors import SpeculatorError, StateError
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Law, Speculator
 
@@ -22,8 +22,10 @@ __all__ = [
     "checked_accept",
     "checked_begin",
     "checked_draft",
+    "checked_get_state",
     "checked_laws",
     "checked_reseed",
+    "checked_set_state",
     "optional",
 ]
 
@@ -101,6 +103,32 @@ def checked_reseed(speculator: Speculator, seed: int) -> None:
     """
     with _told(speculator, "reseed"):
         speculator.reseed(seed)  # type: ignore[attr-defined]
+
+
+def checked_get_state(speculator: Speculator) -> dict[str, Any]:
+    """`get_state` with the speculator's own exceptions told as such.
+
+    Raises:
+        SpeculatorError: it raised.
+    """
+    with _told(speculator, "get_state"):
+        return speculator.get_state()
+
+
+def checked_set_state(speculator: Speculator, state: Any) -> None:
+    """`set_state` with the speculator's own exceptions told as such.
+
+    Raises:
+        StateError: not a state of such a speculator.
+        SpeculatorError: it raised something else.
+    """
+    try:
+        with _told(speculator, "set_state"):
+            speculator.set_state(state)
+    except SpeculatorError as error:
+        if isinstance(error.__cause__, StateError):
+            raise error.__cause__ from None
+        raise
 
 
 def check_name(speculator: Speculator) -> None:

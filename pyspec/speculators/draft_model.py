@@ -7,6 +7,7 @@ the history by longest common prefix. Parameters and defaults are llama.cpp's (c
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,12 +15,16 @@ import numpy as np
 
 from pyspec._core import Model, Sampler, Vocab
 from pyspec.assembly import assemble
+from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.config import SamplingOptions, between, int_between, validate
 from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
+from pyspec.held import HeldMemory, fingerprint, hold, take
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Law, check_kind
 
 __all__ = ["DraftModel", "DraftModelOptions"]
+
+_log = logging.getLogger("pyspec")
 
 _STREAM = 0x9E3779B9
 """Sets a draft model's random numbers apart from the target's, which have the same seed."""
@@ -70,6 +75,10 @@ class DraftModel:
         n_ctx: positions of the draft context; longer histories are not drafted for.
         rollback: strategy of the draft model's memory, chosen by itself and not by the target's.
         context: options of the draft context (threads, batch sizes, offload), as `pyspec._core.Context` has them.
+        checkpoints: how many context checkpoints are kept where the draft model's memory cannot be cut back.
+
+    Attributes:
+        n_ingested: tokens of histories decoded so far, those of drafts not counted.
 
     Raises:
         VocabularyMismatchError: the vocabularies differ, with the first differences.
@@ -89,6 +98,7 @@ class DraftModel:
         rollback: str = "auto",
         checkpoint_budget_bytes: int = 0,
         context: dict[str, Any] | None = None,
+        checkpoints: CheckpointOptions | None = None,
     ) -> None:
         differences = target.differences(model.vocab)
         if differences:
@@ -108,6 +118,8 @@ class DraftModel:
         )
         self.context, self.capabilities, self.memory = assembly.context, assembly.capabilities, assembly.memory
         self.rollback_reason = assembly.reason
+        self.checkpoints = Checkpoints(self.memory, self.capabilities, checkpoints)
+        self.n_ingested = 0
         self.n_vocab = min(target.n_tokens, model.vocab.n_tokens)
         self.laws: list[Law] = []
         self._model = model
@@ -116,11 +128,12 @@ class DraftModel:
         self._held = History()  # the tokens in memory
         self._n_same = 0  # how many of them are known to equal the history's
         self._epoch = -1
+        self._n_prompt: int | None = None  # of the generation whose prompt is to be read yet
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the record of tokens and of one saved state; the model's and context's own are llama.cpp's."""
-        return self._held.nbytes + self.capabilities.state_bytes
+        """Bytes of the record of tokens and of all saved states; the model's and context's own are llama.cpp's."""
+        return self._held.nbytes + self.capabilities.state_bytes + self.checkpoints.nbytes
 
     @property
     def draws(self) -> bool:
@@ -143,6 +156,7 @@ class DraftModel:
     def begin(self, tokens: Tokens) -> None:
         """A new generation: what memory holds of its prompt is kept."""
         self._n_same = 0
+        self._n_prompt = len(tokens)
 
     def draft(self, history: History, n_max: int) -> list[int]:
         """Decode what is new in `history`, then up to `n_max` tokens one by one."""
@@ -164,22 +178,41 @@ class DraftModel:
         """Nothing to learn; memory follows the history at the next draft."""
 
     def get_state(self) -> dict[str, Any]:
-        """The tokens in memory; `set_state` decodes them again."""
-        return {"kind": self.name, "tokens": self._held.view().copy()}
+        """All that memory holds, but for tokens of a draft that it could not forget later."""
+        memory = self.memory
+        saved = memory.rollback.saved_pos
+        if saved is not None and saved < memory.n_past and not self.capabilities.can_trim:
+            memory.roll_back(saved)
+            self._held.truncate(memory.n_past)
+            self._n_same = min(self._n_same, memory.n_past)
+        state: dict[str, Any] = {"kind": self.name, "model": fingerprint(self._model), "memory": None}
+        if memory.n_past:
+            state["memory"] = hold(memory, self.checkpoints, self._held.view()).to_plain()
+        return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Decode the state's tokens again.
+        """Take the memory of the saved one; where this context cannot, the history is read again.
 
         Raises:
-            StateError: not a state of a draft model.
+            StateError: not a state of a draft model, or of another one; nothing was changed.
         """
         check_kind(state, self.name)
-        if not isinstance(state.get("tokens"), np.ndarray):
-            raise StateError(reason="no state of a draft model: it has no tokens")
+        if state.get("model") != fingerprint(self._model):
+            raise StateError(reason=f"of another draft model than {self._model.description!r}")
+        if "memory" not in state:
+            raise StateError(reason="no state of a draft model: it has no memory")
+        held = HeldMemory.from_plain(state["memory"]) if state["memory"] is not None else None
         self._forget()
-        tokens = state["tokens"]
-        if len(tokens) > 1:
-            self._ingest(tokens)
+        if held is not None:
+            try:
+                take(self.memory, self.checkpoints, held)
+            except (PyspecError, MemoryError) as error:
+                _log.warning(
+                    "the saved memory of the draft model is of no use here, it reads the text again: %s", error
+                )
+                self._forget()
+            else:
+                self._held = History(held.tokens)
 
     def close(self) -> None:
         """Free the draft context."""
@@ -190,10 +223,11 @@ class DraftModel:
         self._held = History()
         self._n_same = 0
         self.memory.clear()
+        self.checkpoints.clear()
 
     def _draft(self, history: History, n_max: int) -> list[int]:
         self._align(history)
-        self._ingest(history.view()[self.memory.n_past :])
+        self._ingest(history.view())
         self.laws = []
         draft: list[int] = []
         while len(draft) < n_max and (token := self._choose()) is not None:
@@ -235,21 +269,25 @@ class DraftModel:
         keep = same + int(differs[0]) if len(differs) else n
         if keep < memory.n_past:
             if memory.rollback.can_roll_back(keep):
-                memory.roll_back(keep)
+                self.checkpoints.forget_behind(memory.roll_back(keep))
             else:
-                memory.clear()
+                self.checkpoints.go_back(keep)
             self._held.truncate(memory.n_past)
         else:
             memory.commit()
         self._n_same = memory.n_past
 
     def _ingest(self, tokens: Tokens) -> None:
-        """Decode decided tokens; the last one gives a row."""
-        memory = self.memory
-        before = memory.n_past
-        memory.feed(tokens, n_last=self.context.n_batch)
-        memory.decode(tokens[memory.n_past - before :], 1)
-        self._held.extend(tokens)
+        """Decode what memory lacks of `tokens`, the whole history; the last one gives a row."""
+        memory, checkpoints = self.memory, self.checkpoints
+        before, n_prompt, self._n_prompt = memory.n_past, self._n_prompt, None
+        if n_prompt is not None and n_prompt < len(tokens) and checkpoints.n_max:
+            checkpoints.feed(tokens, max(before, n_prompt), takes_back=True)
+        memory.feed(tokens[memory.n_past :], n_last=self.context.n_batch)
+        memory.decode(tokens[memory.n_past :], 1)
+        checkpoints.follow()
+        self._held.extend(tokens[before:])
+        self.n_ingested += memory.n_past - before
         self._n_same = memory.n_past
 
     def _probability(self, token: int) -> float:

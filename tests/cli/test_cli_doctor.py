@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import pyspec
 
 
@@ -29,6 +31,15 @@ def test_json_has_the_costs_of_every_possible_strategy(cli, tiny_target_path):
             assert s["cost"]["decode_s"] > 0
             assert s["cost"]["width"] == (4 if name == "snapshot" else 9)
             assert (s["cost"]["n_replayed"] == 0) == (name == "snapshot")
+
+
+@pytest.mark.parametrize("costs", [{1: 0.01, 2: 0.015, 8: 0.04}, {}], ids=["measured", "busy"])
+def test_what_widths_cost_is_told_or_that_it_cannot_be(cli, tiny_target_path, monkeypatch, costs):
+    monkeypatch.setattr("pyspec.cli.doctor.measure_width_costs", lambda context, widths: costs)
+    facts = json.loads(cli("doctor", tiny_target_path, "-c", 0, "-t", 1, "--json").out)
+    assert facts["width_costs"] == [{"width": width, "decode_s": s} for width, s in costs.items()]
+    text = cli("doctor", tiny_target_path, "-c", 0, "-t", 1).out
+    assert ("40.000" in text and "4.00" in text) if costs else "the machine is busy" in text
 
 
 def test_the_text_has_a_verdict_about_plain_decoding(cli, tiny_target_path):

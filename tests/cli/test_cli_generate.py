@@ -24,6 +24,15 @@ def test_stdout_is_the_text_of_the_model_whatever_drafts(cli, expected, spec):
     assert (result.code, result.out, result.err) == (0, expected.text, "")
 
 
+@pytest.mark.parametrize("how", [[], ["--compare"]])
+def test_a_long_prompt_shows_a_bar_on_a_terminal_and_stdout_is_still_the_text(cli, expected, monkeypatch, how):
+    monkeypatch.setattr("pyspec.progress.sys.stderr.isatty", lambda: True, raising=False)
+    result = cli("generate", "tiny-target", PROMPT, "-n", 32, "--batch", 8, "--ubatch", 8, *how)
+    assert (result.code, result.out) == (0, expected.text)
+    shown = result.err.split("reading the prompt")
+    assert [part[2 + 30 + 1 :].strip() for part in shown[1:3]] == ["35%", "70%"], "8 and 16 of 23 tokens"
+
+
 def test_the_prompt_comes_from_stdin_when_none_is_given(cli, expected):
     assert cli("generate", "tiny-target", "-n", 32, stdin=PROMPT.encode()).out == expected.text
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pyspec.cli import progress
+from pyspec import progress
 
 ENDLESS = ("generate", "tiny-target", "def add(a, b):", "-n", "-1", "--ignore-eos")
 TIMEOUT_S = 120  # a hang, not a speed

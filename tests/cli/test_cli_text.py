@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from pyspec.cli import main
-from pyspec.cli.progress import ProgressBar
+from pyspec.cli.progress import PromptBar
 from pyspec.cli.table import bytes_text, count_text, table
+from pyspec.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -54,6 +55,21 @@ def test_a_bar_on_a_terminal_shows_the_end_and_wipes_itself(monkeypatch):
     assert drawn[1] == "loading x [###############...............]  50%"
     assert drawn[2] == "loading x [##############################] 100%"
     assert drawn[3:] == [" " * len(drawn[2]), ""]
+
+
+def test_a_prompts_bar_is_wiped_before_the_text_and_not_drawn_for_one_decode(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    bar = PromptBar()
+    with bar:
+        bar.tell(30, 120)
+        bar.tell(120, 120)
+        drawn = terminal.getvalue()
+    assert drawn == terminal.getvalue(), "wiped once"
+    assert drawn.startswith("\rreading the prompt [#######....")
+    assert drawn.split("\r")[-2:] == [" " * len(drawn.split("\r")[1]), ""]
+    PromptBar().tell(9, 9)
+    assert drawn == terminal.getvalue()
 
 
 def test_a_bar_draws_nothing_where_stderr_is_no_terminal(monkeypatch):

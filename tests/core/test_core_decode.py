@@ -216,6 +216,14 @@ def test_abort_without_a_decode_stops_the_next_one_and_no_other(make_context: Ma
     assert context.seq_pos_max(0) == 2
 
 
+def test_an_abort_that_was_taken_back_stops_nothing(make_context: Make) -> None:
+    context = make_context()
+    context.abort()
+    context.clear_abort()
+    context.decode([1, 2, 3], pos=0)
+    assert context.seq_pos_max(0) == 2
+
+
 def _decode_until_stopped(context: Context) -> None:
     pos = 0
     while True:

@@ -262,6 +262,17 @@ def test_several_sequences_at_once_are_refused_where_llama_cpp_mixes_them_up(arc
     assert context.seq_pos_max(1) == 1
 
 
+@pytest.mark.parametrize("name", ["arwkv7", "rwkv6qwen2"])
+def test_several_tokens_of_several_sequences_are_refused_where_llama_cpp_mixes_them_up(
+    arch_context: Make, name: str
+) -> None:
+    context = arch_context(name, n_seq_max=2)
+    with pytest.raises(errors.UnsupportedError):
+        context.decode_batch([1, 2, 3], [0, 1, 0], [0, 0, 1], [False, True, True])
+    context.decode_batch([1, 2], [0, 0], [0, 1], [True, True])
+    assert [context.seq_pos_max(s) for s in range(2)] == [0, 0]
+
+
 def test_separate_caches_are_refused_where_llama_cpp_aborts(arch_context: Make) -> None:
     with pytest.raises(errors.UnsupportedError, match="kv_unified"):
         arch_context("kimi-linear", n_seq_max=2, kv_unified=False)

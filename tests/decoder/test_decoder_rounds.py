@@ -37,8 +37,8 @@ class FlippingContext:
         self._width = len(tokens)
         self._first_row = pos + len(tokens) - n_outputs
 
-    def argmax_rows(self) -> Any:
-        rows = self._context.argmax_rows().copy()
+    def argmax_rows(self, first_row: int = 0, n_rows: int | None = None) -> Any:
+        rows = self._context.argmax_rows(first_row, n_rows).copy()
         for i in range(len(rows)):
             if self._first_row + i in self._flips:
                 rows[i] = (rows[i] + self._width) % 97

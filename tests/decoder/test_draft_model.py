@@ -36,7 +36,7 @@ def draft_of(subject: Subject, rollback: str = "auto", **options: Any) -> DraftM
 def test_its_state_after_rejected_drafts_is_that_of_sequential_decoding(subject: Subject, strategy: str):
     """A sampled target often rejects what the greedy draft model said, so its memory goes back again and again."""
     draft = draft_of(subject, strategy)
-    draft.memory = RecordingMemory(draft.context, draft.memory.rollback)
+    draft.memory = draft.checkpoints.memory = RecordingMemory(draft.context, draft.memory.rollback)
     run = subject.rig().run(subject.prompt, draft, max_tokens=N_TOKENS, **SAMPLED)
     assert run.stats.n_rollbacks > 0
     memory: Any = draft.memory

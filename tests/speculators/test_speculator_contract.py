@@ -12,6 +12,9 @@ import pytest
 from pyspec.errors import InvalidValueError, SpeculatorError, StateError
 from pyspec.speculators import (
     Chain,
+    EditedCopy,
+    EditedCopyOptions,
+    Grammar,
     History,
     NgramCache,
     NgramMapK,
@@ -41,6 +44,13 @@ TABLES = {
     "dynamic": NgramTable.from_tokens([4, 3, 2, 1] * 5),
 }
 
+
+def following(forced: list[int]) -> Grammar:
+    grammar = Grammar()
+    grammar.follow(lambda n_max: forced[:n_max])
+    return grammar
+
+
 NGRAM: dict[str, Callable[[], Speculator]] = {
     "ngram-mod": lambda: NgramMod(MOD),
     "ngram-mod-defaults": NgramMod,
@@ -57,6 +67,8 @@ NGRAM: dict[str, Callable[[], Speculator]] = {
     "suffix": lambda: Suffix(SuffixOptions(n_max=16, max_depth=8)),
     "suffix-defaults": Suffix,
     "suffix-shared": lambda: Suffix(corpus=SuffixCorpus()),
+    "copy": lambda: EditedCopy(EditedCopyOptions(size_n=3, n_max=16)),
+    "copy-defaults": EditedCopy,
     "chain": lambda: Chain([NgramMapK(NgramMapKOptions(size_n=6)), NgramMod(MOD)], n_vocab=N_VOCAB),
 }
 ALL: dict[str, Callable[[], Speculator]] = {
@@ -64,6 +76,7 @@ ALL: dict[str, Callable[[], Speculator]] = {
     "ngram-cache-tables": lambda: NgramCache(**TABLES),
     "scripted": lambda: Scripted([[1, 2, 3], [], [4], [5] * 40]),
     "scripted-function": lambda: Scripted(lambda history, n_max: history.tail(5)),
+    "grammar": lambda: following([1, 2, 3, 4]),
 }
 
 each_ngram = pytest.mark.parametrize("make", NGRAM.values(), ids=NGRAM)

@@ -167,14 +167,14 @@ def test_auto_is_suffix_and_n_gram_drafts_and_the_draft_model_where_there_is_one
     beside = make("auto", n_vocab=10, draft=lambda source, options: model, has_draft=True)
     assert alone is not None
     assert beside is not None
-    assert alone.name == "suffix+ngram-mod"
-    assert beside.name == "suffix+ngram-mod+a-model"
+    assert alone.name == "suffix+ngram-mod+copy"
+    assert beside.name == "suffix+ngram-mod+copy+a-model"
 
 
 def test_auto_within_a_list_stands_in_its_place():
     made = make(["ngram-simple", "auto", "ngram-cache"], n_vocab=10)
     assert made is not None
-    assert made.name == "ngram-simple+suffix+ngram-mod+ngram-cache"
+    assert made.name == "ngram-simple+suffix+ngram-mod+copy+ngram-cache"
 
 
 def test_auto_takes_no_options():

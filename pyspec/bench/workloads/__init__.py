@@ -16,17 +16,17 @@ RANDOM = "random"
 """The workload of token ids drawn at random, which any vocabulary has."""
 
 _ABOUT_RANDOM = "tokens drawn at random"
-_N_PROMPT_RANDOM = 256
+_N_PROMPT_RANDOM, _N_TOKENS_RANDOM = 256, 400
 
 _TABLE = {
     name: Workload(name=name, about=about, prompt=module.PROMPT, continuation=module.CONTINUATION)
     for name, about, module in (
-        ("code-rewrite", "a class again, one name changed", code_rewrite),
+        ("code-rewrite", "a file again, with three small changes", code_rewrite),
         ("code-completion", "more methods like those before", code_completion),
         ("json", "more records with the same keys", json_records),
         ("summary", "new words and quoted sentences", summary),
         ("translation", "sentences copied, each with its translation", translation),
-        ("agent", "an answer that quotes tool outputs", agent),
+        ("agent", "errors quoted, a file and its tests written again", agent),
         ("prose", "a story, nothing comes twice", prose),
     )
 }
@@ -49,7 +49,7 @@ def passages(wanted: tuple[str | Workload, ...], vocab: Vocab, *, n_tokens: int,
     Args:
         wanted: names, or workloads of one's own.
         vocab: the model's.
-        n_tokens: of the random continuation.
+        n_tokens: of the random continuation, which has 400 at most.
         seed: of the random ids.
 
     Raises:
@@ -60,7 +60,7 @@ def passages(wanted: tuple[str | Workload, ...], vocab: Vocab, *, n_tokens: int,
     found = []
     for one in dict.fromkeys(wanted or names(has_text=vocab.has_text)):
         if one == RANDOM:
-            shape = {"n_prompt": _N_PROMPT_RANDOM, "n_tokens": n_tokens}
+            shape = {"n_prompt": _N_PROMPT_RANDOM, "n_tokens": min(n_tokens, _N_TOKENS_RANDOM)}
             found.append(random_passage(RANDOM, _ABOUT_RANDOM, vocab.n_tokens, **shape, seed=seed))
         else:
             found.append((_get(one) if isinstance(one, str) else one).passage(vocab))

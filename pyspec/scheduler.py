@@ -1,0 +1,347 @@
+"""Continuous batching: which requests are at work, and what each decode holds of them.
+
+Owns admission, the sharing of beginnings, the make-up of each batch, and that one request's failure is its own. Single
+threaded. Leaves each request's rounds to its `Decoder`, and threads to `pyspec.engine`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from time import perf_counter
+
+from pyspec.budget import CostModel
+from pyspec.decoder import Plan
+from pyspec.drafting import Drafting
+from pyspec.errors import BusyError, ContextFullError, PyspecError
+from pyspec.prefixes import n_common, n_within_reach
+from pyspec.sequences import Part, Sequences
+from pyspec.slots import EngineStats, Job, Slot
+from pyspec.speculators import History, Tokens
+
+__all__ = ["Scheduler"]
+
+_log = logging.getLogger("pyspec")
+
+MIN_SHARED = 32
+"""Tokens that a beginning must have for another sequence's memory to be shared, or waited for."""
+
+
+class Scheduler:
+    """Works on requests, step by step.
+
+    Args:
+        sequences: of the context.
+        slots: one for each of its memories.
+        cost: of whole batches.
+        prefill_chunk: most prompt tokens between two rounds of requests that generate.
+        batch_width: most tokens of rounds in one decode.
+        share: whether requests may begin with what another's memory holds.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        slots: list[Slot],
+        *,
+        cost: CostModel,
+        prefill_chunk: int = 256,
+        batch_width: int = 48,
+        share: bool = True,
+    ) -> None:
+        self.sequences = sequences
+        self.slots = slots
+        self.queue: deque[Job] = deque()
+        self.stats = EngineStats()
+        self._cost = cost
+        self._prefill_chunk = prefill_chunk
+        self._batch_width = batch_width
+        self._share = share
+        self._n_steps = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is at work, nothing waits."""
+        return not self.queue and all(slot.job is None for slot in self.slots)
+
+    def add(self, job: Job) -> None:
+        """Let a request wait for its turn."""
+        self.queue.append(job)
+        self.stats.n_submitted += 1
+
+    def step(self) -> None:
+        """Admit what can be, and decode once, or not at all where nothing is left to decode."""
+        self._n_steps += 1
+        self._drop_halted()
+        while self._admit():
+            pass
+        rounds = self._plan_rounds(min(self._batch_width, self.sequences.n_tokens_max))
+        if rounds:
+            self._decode(rounds)
+        self._feed(self._prefill_chunk if rounds else self.sequences.n_tokens_max)
+        self.stats.n_queued = len(self.queue)
+        self.stats.n_running = sum(slot.job is not None for slot in self.slots)
+
+    def fail_all(self, error: BaseException) -> None:
+        """Every request ends with `error`."""
+        for slot in self.slots:
+            if slot.job is not None:
+                self._fail(slot, error)
+        while self.queue:
+            self.stats.n_failed += 1
+            self.queue.popleft().ticket.fail(error)
+
+    # ------------------------------------------------------------- admission
+    def _drop_halted(self) -> None:
+        for job in list(self.queue):
+            reason = job.generation.halt()
+            if reason is not None:
+                self.queue.remove(job)
+                self.stats.n_done += 1
+                self.stats.n_cancelled += 1
+                job.ticket.finish(job.generation.never_began(reason))
+
+    def _admit(self) -> bool:
+        """Begin the request that waits longest, if there is a slot and room for it, and nothing to wait for."""
+        free = [slot for slot in self.slots if slot.job is None]
+        if not self.queue or not free:
+            return False
+        job = self.queue[0]
+        prompt = job.generation.request.prompt
+        slot, source, n_shared = self._best_place(free, prompt)
+        if self._share and self._wait_for_beginning(prompt, n_shared):
+            return False
+        if not self._make_room(job.n_cells, {id(slot), id(source)}):
+            return False
+        self.queue.popleft()
+        slot.used_at = self._n_steps
+        try:
+            if source is not slot:
+                self._copy(source, slot)
+            self._begin(slot, job)
+        except BaseException as error:
+            slot.job = job
+            self._fail(slot, error)
+            if not isinstance(error, Exception):
+                raise
+        return True
+
+    def _begin(self, slot: Slot, job: Job) -> None:
+        drafting = slot.speculators.drafting(job.spec, grammar=job.generation.is_constrained)
+        self._refuse_shared(drafting)
+        job.generation.draft_with(drafting)
+        slot.decoder.begin(job.generation.request)
+        slot.job = job
+        slot.stops = self._likely_beginnings(slot)
+        self.stats.n_prompt += slot.decoder.stats.n_prompt
+        self.stats.n_reused += slot.decoder.stats.n_reused
+        if slot.decoder.finish is not None:
+            self._finish(slot)
+
+    def _likely_beginnings(self, slot: Slot) -> set[int]:
+        """Where this prompt leaves the texts of others, beyond what memory had of it: a checkpoint serves the next."""
+        history = slot.decoder.history.view()
+        others = (other.decoder.history.view() for other in self.slots if other is not slot)
+        ends = {min(n_common(text, history), len(history) - 1) for text in others}
+        return {n for n in ends if n - slot.memory.n_past >= MIN_SHARED} if self._share else set()
+
+    def _refuse_shared(self, drafting: Drafting) -> None:
+        """A speculator follows one text: an object that drafts for another request now cannot draft for this one."""
+        mine = {id(member) for member in drafting.members}
+        for slot in self.slots:
+            if slot.job is not None:
+                for member in slot.job.generation.request.drafting.members:
+                    if id(member) in mine:
+                        raise BusyError(what=f"speculator {member.name!r}")
+
+    def _best_place(self, free: list[Slot], prompt: Tokens) -> tuple[Slot, Slot, int]:
+        """The free slot to work at, the slot whose memory to begin with, and how much of the prompt that has."""
+        can_trim = self.sequences.capabilities.can_trim
+        reach = {id(s): n_within_reach(s.decoder, prompt, can_trim=can_trim) for s in self.slots} if self._share else {}
+        own = max(free, key=lambda s: (reach.get(id(s), 0), s.has_spare, -s.used_at))
+        n_own = reach.get(id(own), 0)
+        best = max(self.slots, key=lambda s: reach.get(id(s), 0))
+        n_best = reach.get(id(best), 0)
+        if n_best - n_own >= MIN_SHARED and self.sequences.context.can_seq_cp(partial=False):
+            oldest = max(free, key=lambda s: (s.has_spare, -s.used_at))
+            return oldest, best, n_best
+        if n_own < MIN_SHARED:
+            own = max(free, key=lambda s: (s.has_spare, -s.used_at))
+        return own, own, n_own
+
+    def _wait_for_beginning(self, prompt: Tokens, n_shared: int) -> bool:
+        """Whether another request is about to decode more of this prompt than there is now; it stops there."""
+        if not self.sequences.context.can_seq_cp(partial=False):
+            return False
+        for slot in self.slots:
+            if slot.is_feeding:
+                history = slot.decoder.history.view()
+                n = min(n_common(history, prompt), len(prompt) - 1, len(history) - 1)
+                if n - n_shared >= MIN_SHARED and slot.memory.n_past < n:
+                    slot.stops.add(n)
+                    return True
+        return False
+
+    def _make_room(self, n_cells: int, keep: set[int]) -> bool:
+        """Forget memories that nobody works with, the oldest first, until `n_cells` are free."""
+        taken = {id(s): s.job.n_cells if s.job is not None else s.memory.n_past for s in self.slots}
+        idle = sorted((s for s in self.slots if s.job is None), key=lambda s: (id(s) in keep, s.used_at))
+        for slot in idle:
+            if sum(taken.values()) + n_cells <= self.sequences.n_cells:
+                return True
+            taken[id(slot)] = 0
+            slot.decoder.forget()
+        return sum(taken.values()) + n_cells <= self.sequences.n_cells
+
+    def _copy(self, source: Slot, target: Slot) -> None:
+        target.decoder.forget()
+        if source.memory.n_past == 0:
+            return  # it was forgotten to make room
+        try:
+            self.sequences.share(source.memory, target.memory)
+        except PyspecError as error:
+            _log.warning("a common beginning is decoded again: %s", error)
+            target.decoder.forget()
+            return
+        target.decoder.history = History(source.decoder.history.view()[: source.memory.n_past])
+        if source.decoder.checkpoints is not None and target.decoder.checkpoints is not None:
+            target.decoder.checkpoints.take(source.decoder.checkpoints.states)
+
+    # ------------------------------------------------------------- a batch
+    def _plan_rounds(self, room: int) -> list[tuple[Slot, Plan]]:
+        """A round of each request whose prompt is decoded, as far as one decode holds them; others come first next."""
+        ready = [s for s in self.slots if s.has_begun]
+        start = self._n_steps % len(self.slots)
+        ready = ready[start % max(1, len(ready)) :] + ready[: start % max(1, len(ready))]
+        widths = {id(s): s.decoder.n_pending for s in ready}
+        rounds: list[tuple[Slot, Plan]] = []
+        for i, slot in enumerate(ready):
+            n_waiting = sum(widths[id(s)] for s in ready[i + 1 :])
+            if slot.decoder.n_pending > room:
+                break
+            slot.memory.room = max(slot.decoder.n_pending, room - n_waiting)
+            slot.cost.accompany([n for key, n in widths.items() if key != id(slot)])
+            planned = self._planned(slot)
+            widths[id(slot)] = sum(len(plan.tokens) for _, plan in planned)
+            room -= widths[id(slot)]
+            rounds += planned
+        return rounds
+
+    def _feed(self, n_max: int) -> None:
+        """Decode up to `n_max` tokens of prompts, the request that waits longest first.
+
+        Each prompt has decodes of its own: kernels differ for many tokens and few, and a prompt's are the same as when
+        nobody else is there.
+        """
+        left = n_max
+        for slot in sorted((s for s in self.slots if s.is_feeding), key=lambda s: s.used_at):
+            while left > 0 and slot.is_feeding:
+                if slot.decoder.halted():
+                    self._finish(slot)
+                    break
+                n_past = slot.memory.n_past
+                stop = min((pos for pos in slot.stops if pos > n_past), default=n_past + left)
+                tokens = slot.decoder.next_chunk(min(left, stop - n_past))
+                left -= len(tokens) or slot.decoder.n_pending
+                if len(tokens):
+                    self._decode_chunk(slot, tokens)
+                else:
+                    slot.memory.room = self.sequences.n_tokens_max
+                    self._decode(self._planned(slot))
+
+    def _planned(self, slot: Slot) -> list[tuple[Slot, Plan]]:
+        """The slot with its next round; nothing when its request ended or failed."""
+        try:
+            plan = slot.decoder.plan()
+        except Exception as error:
+            self._fail(slot, error)
+            return []
+        if plan is None:
+            self._finish(slot)
+            return []
+        return [(slot, plan)]
+
+    def _decode_chunk(self, slot: Slot, tokens: Tokens) -> None:
+        """Decode a piece of a prompt."""
+        assert slot.job is not None
+        decoder, on_progress = slot.decoder, slot.job.generation.request.on_progress
+        start = perf_counter()
+        try:
+            self.sequences.decode([Part(slot.memory, tokens, 0)])
+            if slot.memory.n_past in slot.stops and decoder.checkpoints is not None:
+                decoder.checkpoints.add()
+            slot.stops.discard(slot.memory.n_past)
+            if on_progress is not None:
+                on_progress(slot.memory.n_past, decoder.stats.n_prompt)
+        except Exception as error:
+            self._fail(slot, error)
+            return
+        self.stats.n_decodes += 1
+        self.stats.n_decoded += len(tokens)
+        decoder.timings.prompt_decode_s += perf_counter() - start
+
+    def _decode(self, rounds: list[tuple[Slot, Plan]]) -> None:
+        """Decode rounds in one batch where that can be; else one by one, since rows last until the next decode."""
+        if len(rounds) > 1 and not self.sequences.can_batch:
+            for one in rounds:
+                self._decode([one])
+            return
+        if not rounds:
+            return
+        n_tokens = sum(len(plan.tokens) for _, plan in rounds)
+        start = perf_counter()
+        try:
+            self.sequences.decode([Part(slot.memory, plan.tokens, plan.n_outputs) for slot, plan in rounds])
+            self.sequences.context.argmax(0)  # waits for the device
+        except ContextFullError as error:
+            if len(rounds) == 1:
+                self._fail(rounds[0][0], error)
+            else:  # memory is as before: what is too much alone has failed then
+                for one in rounds:
+                    self._decode([one])
+            return
+        except Exception as error:
+            for slot, _ in rounds:
+                self._fail(slot, error)
+            return
+        seconds = perf_counter() - start
+        self.stats.n_decodes += 1
+        self.stats.n_decoded += n_tokens
+        if len({len(plan.tokens) for _, plan in rounds}) == 1 or not self.sequences.splits:
+            self._cost.observe(n_tokens, seconds)
+        for slot, plan in rounds:
+            self._conclude(slot, plan, seconds * len(plan.tokens) / n_tokens)
+
+    def _conclude(self, slot: Slot, plan: Plan, seconds: float) -> None:
+        job = slot.job
+        assert job is not None
+        slot.used_at = self._n_steps
+        try:
+            job.generation.add(slot.decoder.conclude(plan, seconds).tokens, slot.decoder)
+            job.ticket.push(job.generation.take())
+        except Exception as error:
+            self._fail(slot, error)
+            return
+        if slot.decoder.finish is not None:
+            self._finish(slot)
+
+    # ------------------------------------------------------------- the end of a request
+    def _finish(self, slot: Slot) -> None:
+        job, stats = slot.job, self.stats
+        assert job is not None
+        slot.job = None
+        completion = job.generation.complete(slot.decoder, rollback_reason=slot.reason)
+        stats.n_done += 1
+        stats.n_cancelled += completion.finish_reason in ("cancelled", "timeout")
+        stats.n_generated += len(completion.tokens)
+        stats.n_drafted += completion.stats.n_drafted
+        stats.n_accepted += completion.stats.n_accepted
+        job.ticket.push(job.generation.take())
+        job.ticket.finish(completion)
+
+    def _fail(self, slot: Slot, error: BaseException) -> None:
+        job = slot.job
+        assert job is not None
+        slot.job = None
+        self.stats.n_failed += 1
+        job.ticket.fail(error)

@@ -1,0 +1,137 @@
+"""The handle of a request that an engine works on.
+
+Owns waiting for its text and its result, from threads and from asyncio, and asking for its end. Leaves the work to
+`pyspec.scheduler`, which is the only one to call `push`, `finish` and `fail`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from pyspec.completion import Completion
+from pyspec.generation import Generation
+
+__all__ = ["Ticket"]
+
+
+class Ticket:
+    """A request of an `Engine`: iterate over it for pieces of text, `result()` for the completion.
+
+    In asyncio: `await ticket` for the completion, `async for piece in ticket` for the pieces. Every reader gets all
+    pieces from the first one on. Thread-safe.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self._future: Future[Completion] = Future()
+        self._changed = threading.Condition()
+        self._pieces: list[str] = []
+        self._listeners: list[Callable[[], object]] = []
+
+    # ------------------------------------------------------------- for users
+    def result(self, timeout: float | None = None) -> Completion:
+        """Wait for the completion.
+
+        Args:
+            timeout: seconds to wait at most, None for as long as it takes; the request goes on after it.
+
+        Raises:
+            TimeoutError: not done in that time.
+            PyspecError: what went wrong with this request.
+        """
+        try:
+            return self._future.result(timeout)
+        except TimeoutError:
+            raise
+        except Exception as error:  # Python 3.10 has a TimeoutError of its own here
+            if type(error).__name__ == "TimeoutError" and not self._future.done():
+                raise TimeoutError(f"not done after {timeout} s") from None
+            raise
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` would return, or raise, at once."""
+        return self._future.done()
+
+    def cancel(self) -> None:
+        """Ask for its end: the completion has what was generated so far, and finish reason "cancelled"."""
+        self.generation.halt.cancel()
+
+    def add_done_callback(self, function: Callable[[Ticket], object]) -> None:
+        """Call `function` with this ticket when it is done, in the thread of the engine, or now if it is."""
+        self._future.add_done_callback(lambda _: function(self))
+
+    def __iter__(self) -> Iterator[str]:
+        n = 0
+        while True:
+            with self._changed:
+                while n == len(self._pieces) and not self.done:
+                    self._changed.wait()
+                new = self._pieces[n:]
+            yield from new
+            n += len(new)
+            if not new and self.done:
+                self._future.result()
+                return
+
+    def __await__(self) -> Generator[Any, None, Completion]:
+        """The completion; an awaiting task that is cancelled does not cancel the request."""
+        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
+
+        with self._changed:
+            self._listeners.append(tell)
+        n = 0
+        try:
+            while True:
+                changed.clear()
+                new, done = self._pieces[n:], self.done
+                for piece in new:
+                    yield piece
+                n += len(new)
+                if not new and done:
+                    self._future.result()
+                    return
+                if not new:
+                    await changed.wait()
+        finally:
+            with self._changed:
+                self._listeners.remove(tell)
+
+    def __repr__(self) -> str:
+        return f"<Ticket {'done' if self.done else 'at work or waiting'}, {len(self.generation.tokens)} tokens>"
+
+    # ------------------------------------------------------------- for the scheduler
+    def push(self, piece: str) -> None:
+        """New text."""
+        if piece:
+            with self._changed:
+                self._pieces.append(piece)
+            self._tell()
+
+    def finish(self, completion: Completion) -> None:
+        """It is done."""
+        self._future.set_result(completion)
+        self._tell()
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot be done."""
+        self._future.set_exception(error)
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()

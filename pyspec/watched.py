@@ -1,0 +1,96 @@
+"""One speculator as the budget sees it: its record, and what it proposed last.
+
+Owns the asking for a proposal and its judgement by what the target said, whether it was decoded or only watched. Leaves
+to `pyspec.drafting` who is asked and what is decoded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter
+
+from pyspec.budget import AcceptanceRecord, BudgetOptions
+from pyspec.speculators import History, Speculator, checked_draft, optional
+
+__all__ = ["Watched"]
+
+_N_CALLS = 8
+
+
+class Watched:
+    """One speculator with its record and what it proposed last."""
+
+    def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
+        self.speculator = speculator
+        self.record = AcceptanceRecord(options)
+        self.decodes = bool(optional(speculator, "decodes"))
+        self._calls: deque[float] = deque(maxlen=_N_CALLS)
+        self._tokens: deque[float] = deque(maxlen=_N_CALLS)
+        self.begin()
+
+    def begin(self) -> None:
+        """A generation starts: what was learned stays, what was proposed does not."""
+        self.proposal: list[int] = []
+        self.n_right = 0  # tokens of the proposal that the history has confirmed
+        self.streak = 0
+        self.match_length = 0
+        self.seen = 0  # length of the history up to which the proposal was compared
+        self.ask_at = 0
+        self.asked_at = -1  # length of the history at the last call
+        self.n_useless = 0
+        self.probe_gap = 0
+        self.probe_at = 0
+        self.decoded = False
+        self._n_calls = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Something is proposed that the history has neither confirmed nor refuted."""
+        return self.n_right < len(self.proposal)
+
+    @property
+    def n_open(self) -> int:
+        """Tokens of the proposal that are neither confirmed nor refuted."""
+        return len(self.proposal) - self.n_right
+
+    @property
+    def call_s(self) -> float:
+        """Seconds of one call, 0 when unknown."""
+        return min(self._calls, default=0.0)
+
+    @property
+    def token_s(self) -> float:
+        """Seconds for each drafted token, 0 when unknown."""
+        return min(self._tokens, default=0.0)
+
+    def propose(self, history: History, n_max: int, n_vocab: int) -> float:
+        """Ask for a new proposal; returns the seconds it took."""
+        start = perf_counter()
+        if len(history) - self.seen > 1:  # one token, the bonus, it could not know
+            self.streak = 0
+        proposal = checked_draft(self.speculator, history, n_max, n_vocab)
+        spent = perf_counter() - start
+        self._n_calls += 1
+        if self._n_calls > 1:  # the first one reads the prompt
+            self._calls.append(spent)
+            if proposal:
+                self._tokens.append(spent / len(proposal))
+        self.proposal, self.n_right, self.decoded = proposal, 0, False
+        self.match_length = optional(self.speculator, "match_length")
+        self.seen = self.asked_at = len(history)
+        return spent
+
+    def compare(self, history: History) -> bool:
+        """Judge the open proposal by the new tokens of the history; True when that closed it."""
+        for token in history.view()[self.seen :].tolist():
+            right = token == self.proposal[self.n_right]
+            self.record.observe(self.streak, self.match_length, right)
+            self.seen += 1
+            if not right:
+                self.streak, self.seen = 0, len(history)
+                return True
+            self.streak += 1
+            self.n_right += 1
+            if not self.is_open:
+                return True
+        return False
