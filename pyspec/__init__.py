@@ -1,7 +1,7 @@
 """Speculative decoding for GGUF models: faster generation that does not change what they say.
 
-`Llama` is the facade, `Session` a conversation; `models` names small models; `speculators` has what drafts; `errors`
-has what can go wrong.
+`Llama` is the facade, `Session` a conversation, `Engine` serves many requests; `models` names small models;
+`speculators` has what drafts; `errors` has what can go wrong.
 """
 
 import logging
@@ -24,23 +24,31 @@ from pyspec.chat import ChatCompletion
 from pyspec.chat_template import ChatTemplate
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
+from pyspec.constraint import Choice, Json, JsonSchema, Lark, Regex
 from pyspec.engine import Engine
 from pyspec.llm import Llama
 from pyspec.logprobs import TokenLogprob
 from pyspec.lossless import Comparison, check_lossless
 from pyspec.session import Session
 from pyspec.stats import Stats, Timings
+from pyspec.ticket import Ticket
 
 __all__ = [
     "ChatCompletion",
     "ChatTemplate",
+    "Choice",
     "Comparison",
     "Completion",
     "Engine",
+    "Json",
+    "JsonSchema",
+    "Lark",
     "Llama",
+    "Regex",
     "SamplingOptions",
     "Session",
     "Stats",
+    "Ticket",
     "Timings",
     "TokenLogprob",
     "__version__",

@@ -144,7 +144,7 @@ class Engine:
         )
         self.max_queue = max_queue
         self._voice = Voice(self.model, seed)
-        cost = CostModel(allowance or BudgetOptions())
+        cost = CostModel(allowance or BudgetOptions(), self._sequences.width_costs)
         draft: dict[str, Any] = {
             "n_ctx": self.n_ctx,
             "draft_model": draft_model,

@@ -40,9 +40,9 @@ class InstantContext:
         end = pos + len(tokens)
         self.rows = self.truth[end - n_outputs + 1 : end + 1]
 
-    def argmax_rows(self) -> np.ndarray:
+    def argmax_rows(self, first_row: int, n_rows: int) -> np.ndarray:
         """The true continuation at these rows."""
-        return self.rows
+        return self.rows[first_row : first_row + n_rows]
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> None:
         """Forget nothing."""
