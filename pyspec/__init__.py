@@ -29,6 +29,7 @@ from pyspec.engine import Engine
 from pyspec.llm import Llama
 from pyspec.logprobs import TokenLogprob
 from pyspec.lossless import Comparison, check_lossless
+from pyspec.progress import PromptBar
 from pyspec.session import Session
 from pyspec.stats import Stats, Timings
 from pyspec.ticket import Ticket
@@ -44,6 +45,7 @@ __all__ = [
     "JsonSchema",
     "Lark",
     "Llama",
+    "PromptBar",
     "Regex",
     "SamplingOptions",
     "Session",

@@ -1,7 +1,8 @@
 """What one more token costs a sequence that is decoded together with others.
 
-Owns the view of a shared cost model that one sequence's budget sees. Leaves measuring to `pyspec.budget.CostModel`,
-which learns the cost of whole batches by their number of tokens, and deciding to the budget.
+Owns the view of a shared cost model that one sequence's budget sees, and what a batch of several graphs tells that
+model. Leaves learning to `pyspec.budget.CostModel`, which knows the cost of a graph by its tokens, and deciding to the
+budget.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyspec.budget import BudgetOptions, CostModel
 
-__all__ = ["BatchCost"]
+__all__ = ["BatchCost", "graphs", "observe_graphs"]
 
 
 class BatchCost(CostModel):
@@ -79,6 +80,24 @@ class BatchCost(CostModel):
             n_others -= self._others.count(high)
             low = high
         return totals + _at(shared, np.maximum(0, widths - low))
+
+
+def graphs(widths: Sequence[int], *, splits: bool) -> list[int]:
+    """Tokens of each graph that a batch takes in which sequences have so many tokens; `splits` as of `BatchCost`."""
+    if not splits:
+        return [sum(widths)]
+    low, found = 0, []
+    for high in sorted(set(widths)):
+        found.append((high - low) * sum(width > low for width in widths))
+        low = high
+    return found
+
+
+def observe_graphs(shared: CostModel, n_tokens: Sequence[int], seconds: float) -> None:
+    """Tell the shared model that graphs of so many tokens took `seconds` together: each its share by what is known."""
+    expected = _at(shared.curve(), np.array(n_tokens))
+    for n, share in zip(n_tokens, (expected / expected.sum()).tolist(), strict=True):
+        shared.observe(n, share * seconds)
 
 
 def _at(curve: NDArray[np.float64], widths: NDArray[np.int64]) -> NDArray[np.float64]:

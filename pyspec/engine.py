@@ -142,6 +142,9 @@ class Engine:
             placement=(n_gpu_layers, model),
             width_max=allowance.width_max if allowance is not None and allowance.measured and spec else 0,
         )
+        self._draft_model: Model | None = None
+        if draft_model is not None and not isinstance(draft_model, Model):
+            self._draft_model = draft_model = Model(models.resolve(draft_model), n_gpu_layers=n_gpu_layers)
         self.max_queue = max_queue
         self._voice = Voice(self.model, seed)
         cost = CostModel(allowance or BudgetOptions(), self._sequences.width_costs)
@@ -322,6 +325,8 @@ class Engine:
         self._sequences.context.close()
         if self._owns_model:
             self.model.close()
+        if self._draft_model is not None:
+            self._draft_model.close()
 
     def __enter__(self) -> Engine:
         return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
-__all__ = ["ProgressBar"]
+__all__ = ["ProgressBar", "PromptBar"]
 
 _WIDTH = 30
 
@@ -50,3 +50,23 @@ class ProgressBar:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.wipe()
+
+
+class PromptBar:
+    """For `on_progress` of a generation: shown between the decodes of a prompt that takes several, wiped behind it."""
+
+    def __init__(self, label: str = "reading the prompt") -> None:
+        self._bar = ProgressBar(label)
+
+    def __call__(self, n_done: int, n_total: int) -> None:
+        """`n_done` of the prompt's `n_total` tokens are in memory."""
+        if n_done < n_total:
+            self._bar(n_done / n_total)
+        else:
+            self._bar.wipe()
+
+    def __enter__(self) -> PromptBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.wipe()

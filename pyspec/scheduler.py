@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from time import perf_counter
 
+from pyspec.batch_cost import graphs, observe_graphs
 from pyspec.budget import CostModel
 from pyspec.decoder import Plan
 from pyspec.drafting import Drafting
@@ -307,8 +308,8 @@ class Scheduler:
         seconds = perf_counter() - start
         self.stats.n_decodes += 1
         self.stats.n_decoded += n_tokens
-        if len({len(plan.tokens) for _, plan in rounds}) == 1 or not self.sequences.splits:
-            self._cost.observe(n_tokens, seconds)
+        widths = [len(plan.tokens) for _, plan in rounds]
+        observe_graphs(self._cost, graphs(widths, splits=self.sequences.splits), seconds)
         for slot, plan in rounds:
             self._conclude(slot, plan, seconds * len(plan.tokens) / n_tokens)
 

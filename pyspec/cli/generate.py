@@ -19,12 +19,12 @@ from pyspec.cli import prompt as prompts
 from pyspec.cli.compare import compare
 from pyspec.cli.loading import find, load
 from pyspec.cli.parser import Parser
-from pyspec.cli.progress import PromptBar
 from pyspec.cli.report import as_dict, interrupted, stats_table
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import DecoderOptions
 from pyspec.llm import Llama
+from pyspec.progress import PromptBar
 from pyspec.rollback import check_name
 from pyspec.speculators import make, names, parse_options
 from pyspec.speculators.draft_model import DraftModelOptions
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             bar = PromptBar()
             with bar:
-                return _generate(args, llm, partial(llm.generate, ids, on_progress=bar.tell), options)
+                return _generate(args, llm, partial(llm.generate, ids, on_progress=bar), options)
         except KeyboardInterrupt:
             sys.stderr.write(f"\n{interrupted(llm, perf_counter() - start)}\n")
             return _INTERRUPTED

@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from pyspec.cli import main
-from pyspec.cli.progress import PromptBar
 from pyspec.cli.table import bytes_text, count_text, table
-from pyspec.progress import ProgressBar
+from pyspec.progress import ProgressBar, PromptBar
 
 
 class Terminal(io.StringIO):
@@ -62,13 +61,13 @@ def test_a_prompts_bar_is_wiped_before_the_text_and_not_drawn_for_one_decode(mon
     monkeypatch.setattr("sys.stderr", terminal)
     bar = PromptBar()
     with bar:
-        bar.tell(30, 120)
-        bar.tell(120, 120)
+        bar(30, 120)
+        bar(120, 120)
         drawn = terminal.getvalue()
     assert drawn == terminal.getvalue(), "wiped once"
     assert drawn.startswith("\rreading the prompt [#######....")
     assert drawn.split("\r")[-2:] == [" " * len(drawn.split("\r")[1]), ""]
-    PromptBar().tell(9, 9)
+    PromptBar()(9, 9)
     assert drawn == terminal.getvalue()
 
 

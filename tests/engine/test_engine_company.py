@@ -86,6 +86,18 @@ def test_where_spare_sequences_run_out_the_next_strategy_takes_over(
     assert used == ({"checkpoint-host"} if n_spare == 0 else {"shadow", "checkpoint-host"})
 
 
+def test_every_request_has_a_draft_model_context_of_its_own(tiny_target_path, tiny_draft_path, answers_of) -> None:
+    answers = answers_of("tiny")
+    with Engine(
+        tiny_target_path, n_parallel=3, draft_model=tiny_draft_path, spec="draft-model:n_max=4", **APART
+    ) as engine:
+        tickets = [engine.submit(p, max_tokens=N_TOKENS, ignore_eos=True) for p in answers.prompts]
+        done = [ticket.result(120) for ticket in tickets]
+    assert [one.tokens for one in done] == answers.tokens
+    assert all(one.stats.n_drafted > 0 for one in done)
+    assert sum(one.stats.n_accepted for one in done) > 20
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", ["llama", "tiny"])
 def test_a_sampled_text_has_its_seed_alone(kind: str, seed: int, model_of, answers_of) -> None:
