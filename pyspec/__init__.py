@@ -21,18 +21,18 @@ except ImportError as error:
     raise
 from pyspec import errors, models
 from pyspec.chat import ChatCompletion
-from pyspec.chat_template import ChatTemplate
+from pyspec.chat.template import ChatTemplate
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.constraint import Choice, Json, JsonSchema, Lark, Regex
 from pyspec.engine import Engine
+from pyspec.engine.ticket import Ticket
 from pyspec.llm import Llama
 from pyspec.logprobs import TokenLogprob
 from pyspec.lossless import Comparison, check_lossless
 from pyspec.progress import PromptBar
 from pyspec.session import Session
 from pyspec.stats import Stats, Timings
-from pyspec.ticket import Ticket
 
 __all__ = [
     "ChatCompletion",

@@ -16,8 +16,8 @@ from pyspec._core import Model, Sampler
 from pyspec.arguments import as_max_tokens, as_stops, check_call, prompt_text, prompt_tokens, tokens_in_range
 from pyspec.completion import Completion, completed
 from pyspec.config import SamplingOptions
-from pyspec.constrained import constrained, matcher_of
 from pyspec.constraint import Constraint, as_constraint
+from pyspec.constraint.sampler import constrained, matcher_of
 from pyspec.decoder import Chooser, Decoder, Request
 from pyspec.drafting import Drafting
 from pyspec.errors import UnknownOptionError

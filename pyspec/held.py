@@ -1,6 +1,6 @@
 """What a sequence's memory holds, taken out whole and given back: tokens, state and context checkpoints.
 
-Owns the going out and in, for a target's memory and a draft model's alike. Leaves files to `pyspec.session_file`, and
+Owns the going out and in, for a target's memory and a draft model's alike. Leaves files to `pyspec.session.file`, and
 which text is worth keeping to the caller.
 """
 

@@ -19,7 +19,7 @@ from pyspec.arguments import as_budget, check_object, refuse_unknown, text_token
 from pyspec.assembly import assemble
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.chat import ChatCompletion, chat, chat_stream
-from pyspec.chat_template import ChatTemplate
+from pyspec.chat.template import ChatTemplate
 from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions

@@ -182,7 +182,7 @@ class Turn:
 
     Attributes:
         whole: all tokens.
-        begun: one token of each: what the prompts took.
+        begun: one token of each: what the prompts took; taken once, in the first turn.
     """
 
     whole: Batch
@@ -221,9 +221,10 @@ def take_turns(contestants: Sequence[Contestant], batch: list[Request], n_runs: 
     found: dict[str, list[Turn]] = {contestant.name: [] for contestant in contestants}
     for run in range(n_runs):
         for contestant in contestants:
-            begun, whole = contestant.answer([first, batch])
-            found[contestant.name].append(Turn(whole, begun))
-            turn = found[contestant.name][-1]
+            turns = found[contestant.name]
+            *begun, whole = contestant.answer([batch] if turns else [first, batch])
+            turn = Turn(whole, turns[0].begun if turns else begun[0])
+            turns.append(turn)
             print(f"run {run + 1} of {n_runs}: {contestant.name}: {turn.rate:.1f} tokens/s", file=sys.stderr)
     return found
 

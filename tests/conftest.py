@@ -52,6 +52,7 @@ def _untimed_widths() -> Iterator[None]:
     """No budget starts from what decodes took on this machine; `pyspec.width_costs` is tested for itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pyspec.assembly.cached_width_costs", lambda *_, **__: {})
+        patch.setattr("pyspec.engine.sequences.cached_width_costs", lambda *_, **__: {})
         yield
 
 

@@ -9,6 +9,7 @@ import pytest
 import pyspec
 from pyspec._core import Model
 from pyspec.chat import ChatCompletion, chat_prompt
+from pyspec.chat.tool_calls import parse_tool_calls
 from pyspec.errors import (
     ChatTemplateError,
     InvalidValueError,
@@ -16,7 +17,6 @@ from pyspec.errors import (
     UnsupportedError,
     VocabularyMissingError,
 )
-from pyspec.tool_calls import parse_tool_calls
 
 USER = {"role": "user", "content": "def double(x):"}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import pyspec
-from pyspec.chat_template import TemplateLimits
+from pyspec.chat.template import TemplateLimits
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")

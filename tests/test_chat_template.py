@@ -12,9 +12,9 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pyspec._core import Model
-from pyspec.chat_template import ChatTemplate
+from pyspec.chat.template import ChatTemplate
+from pyspec.chat.templating.rewrite import Generation
 from pyspec.errors import ChatTemplateError, InvalidValueError
-from pyspec.templating.rewrite import Generation
 
 NOW = datetime(2026, 3, 4, 5, 6)
 ROOT = Path(__file__).parent.parent

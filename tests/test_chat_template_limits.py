@@ -5,7 +5,7 @@ import json
 import hostile_templates
 import pytest
 
-from pyspec.chat_template import ChatTemplate, TemplateLimits
+from pyspec.chat.template import ChatTemplate, TemplateLimits
 from pyspec.errors import ChatTemplateError, InvalidValueError
 
 CPU_S, MEMORY_BYTES = 20, 512 << 20
@@ -15,7 +15,7 @@ CHILDREN = """
 import json, os, resource, sys, time
 sys.path.insert(0, sys.argv[1])
 import hostile_templates
-from pyspec.chat_template import ChatTemplate
+from pyspec.chat.template import ChatTemplate
 from pyspec.errors import ChatTemplateError
 
 cpu_s, n_bytes = int(sys.argv[2]), int(sys.argv[3])

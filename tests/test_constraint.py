@@ -15,10 +15,10 @@ import pytest
 from pyspec import Completion, Llama, Session, matcher
 from pyspec._core import Sampler
 from pyspec.config import SamplingOptions
-from pyspec.constrained import ConstrainedSampler
 from pyspec.constraint import Choice, Constraint, Json, JsonSchema, Lark, Regex
+from pyspec.constraint.matcher import compile_constraint
+from pyspec.constraint.sampler import ConstrainedSampler
 from pyspec.errors import ConstraintError, InvalidValueError, SamplerError
-from pyspec.matcher import compile_constraint
 from pyspec.speculators import Grammar, History, Scripted
 
 PERSON = {

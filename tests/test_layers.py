@@ -12,52 +12,14 @@ PACKAGE = Path(pyspec.__file__).parent
 LAYERS = (
     {"errors", "config", "rounds", "oracle", "html", "summary", "stats", "cache", "models", "progress"},
     {"_core"},
-    {
-        "speculators",
-        "verify",
-        "text",
-        "budget",
-        "batch_cost",
-        "agreement",
-        "watched",
-        "drafting",
-        "residual",
-        "constraint",
-        "matcher",
-        "constrained",
-    }
-    | {"halt", "logprobs"}
-    | {"templating", "chat_template", "messages", "tool_calls"},
-    {
-        "memory",
-        "cost_cache",
-        "rollback",
-        "sequence",
-        "sequences",
-        "widths",
-        "width_costs",
-        "exact",
-        "assembly",
-        "checkpoints",
-        "held",
-    },
+    {"speculators", "verify", "text", "budget", "agreement", "watched", "drafting", "residual", "constraint"}
+    | {"halt", "logprobs"},
+    {"memory", "rollback", "sequence", "widths", "exact", "assembly", "checkpoints", "held"}
+    | {"cost_cache", "width_costs"},
     {"speculators.draft_model", "request", "decoder"},
     {"testing", "arguments", "completion", "speculator_pool", "generation"},
-    {"ticket", "prefixes", "slots", "scheduler", "worker", "engine"},
-    {
-        "llm",
-        "generating",
-        "many",
-        "asynchronous",
-        "lossless",
-        "session",
-        "session_file",
-        "session_state",
-        "plain_data",
-        "bench",
-        "chat",
-        "compat",
-    },
+    {"engine"},
+    {"llm", "generating", "many", "asynchronous", "chat", "compat", "session", "lossless", "bench"},
     {"cli", "__main__", ""},
 )
 

@@ -13,8 +13,8 @@ import pytest
 
 from pyspec._core import Model
 from pyspec.constraint import Choice, Constraint, Json, JsonSchema, Lark, Regex, as_constraint
+from pyspec.constraint.matcher import Matcher, _Tokenizer, compile_constraint
 from pyspec.errors import ConstraintError, InvalidValueError, UnsupportedError, VocabularyMissingError
-from pyspec.matcher import Matcher, _Tokenizer, compile_constraint
 
 TEXTS = ["no", "no, not now", "née", "nè", "日本", "日本語", "yes\n", 'a "quoted" \\ one', "[a](b)|c", "yes\n\n\tthen"]
 """A language small enough to ask every token about every text of it."""

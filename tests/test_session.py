@@ -14,7 +14,7 @@ import pytest
 
 from pyspec import Completion, Llama, Session
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError, UnknownOptionError
-from pyspec.session_file import read_session, write_session
+from pyspec.session.file import read_session, write_session
 from pyspec.speculators.scripted import Scripted
 
 FIRST = "def area(width, height):\n    return width * height\n\n"

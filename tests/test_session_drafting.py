@@ -14,7 +14,7 @@ from pyspec import Completion, Llama, Session
 from pyspec._core import Model
 from pyspec.budget import AcceptanceRecord, BudgetOptions
 from pyspec.errors import AbortedError, StateError
-from pyspec.session_file import read_session, write_session
+from pyspec.session.file import read_session, write_session
 from pyspec.speculators import History
 from pyspec.speculators.draft_model import DraftModel
 from pyspec.speculators.scripted import Scripted

@@ -19,8 +19,8 @@ import pytest
 
 from pyspec import Llama, Session
 from pyspec.errors import BusyError, PyspecError, StateError
-from pyspec.plain_data import pack, unpack
-from pyspec.session_file import read_session, write_session
+from pyspec.session.file import read_session, write_session
+from pyspec.session.plain_data import pack, unpack
 
 FIRST = "def area(width, height):\n    return width * height\n\n"
 HOW: dict[str, Any] = {"max_tokens": 12, "ignore_eos": True}

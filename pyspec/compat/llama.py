@@ -12,7 +12,8 @@ from os import PathLike, fspath
 from typing import Any, NoReturn
 
 from pyspec.chat import ChatCompletion, chat, chat_stream
-from pyspec.chat_template import ChatTemplate
+from pyspec.chat.messages import checked_tools
+from pyspec.chat.template import ChatTemplate
 from pyspec.compat.grammar import LlamaGrammar, format_options, grammar_text, schema_options
 from pyspec.compat.options import as_seed, constructor, sampling
 from pyspec.compat.responses import (
@@ -26,7 +27,6 @@ from pyspec.compat.responses import (
 from pyspec.completion import Completion
 from pyspec.errors import InvalidValueError, UnsupportedError
 from pyspec.llm import Llama as PyspecLlama
-from pyspec.messages import checked_tools
 
 __all__ = ["CHATML", "Llama"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pyspec.batch_cost import BatchCost, graphs, observe_graphs
 from pyspec.budget import BudgetOptions, CostModel
+from pyspec.engine.batch_cost import BatchCost, graphs, observe_graphs
 
 OPTIONS = BudgetOptions(slope=0.5, width_max=40)
 

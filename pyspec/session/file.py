@@ -21,7 +21,7 @@ import numpy as np
 
 from pyspec.errors import InvalidValueError, StateError
 from pyspec.held import HeldMemory
-from pyspec.plain_data import pack, unpack
+from pyspec.session.plain_data import pack, unpack
 from pyspec.speculators import Tokens, as_tokens
 
 __all__ = ["SessionData", "read_session", "write_session"]

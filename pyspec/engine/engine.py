@@ -1,7 +1,7 @@
 """Many requests at once over one model: continuous batching with speculation.
 
 Owns the assembly of sequences, decoders and speculators, the worker thread, and the ways to hand in a request. Leaves
-what is decoded when to `pyspec.scheduler`.
+what is decoded when to `pyspec.engine.scheduler`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any
 from pyspec import models
 from pyspec._core import Model, set_log_level
 from pyspec.arguments import as_budget, check_object, refuse_fork, refuse_unknown
-from pyspec.batch_cost import BatchCost
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions
 from pyspec.drafting import Drafting
+from pyspec.engine.batch_cost import BatchCost
+from pyspec.engine.scheduler import Scheduler
+from pyspec.engine.sequences import Sequences
+from pyspec.engine.slots import EngineStats, Job, Slot
+from pyspec.engine.ticket import Ticket
+from pyspec.engine.worker import Worker
 from pyspec.errors import ContextFullError, InvalidValueError
 from pyspec.generation import Generation, Voice
-from pyspec.scheduler import Scheduler
-from pyspec.sequences import Sequences
-from pyspec.slots import EngineStats, Job, Slot
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Spec
 from pyspec.speculators.draft_model import DraftModelOptions
-from pyspec.ticket import Ticket
-from pyspec.worker import Worker
 
 __all__ = ["Engine"]
 

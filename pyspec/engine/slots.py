@@ -1,6 +1,6 @@
 """Requests of an engine and the places they are worked at.
 
-Owns what is known of each, and the engine's counts. Leaves what happens to them to `pyspec.scheduler`.
+Owns what is known of each, and the engine's counts. Leaves what happens to them to `pyspec.engine.scheduler`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspec.batch_cost import BatchCost
 from pyspec.decoder import Decoder
+from pyspec.engine.batch_cost import BatchCost
+from pyspec.engine.sequences import MemberMemory
+from pyspec.engine.ticket import Ticket
 from pyspec.generation import Generation
-from pyspec.sequences import MemberMemory
 from pyspec.speculator_pool import SpeculatorPool
-from pyspec.ticket import Ticket
 
 __all__ = ["EngineStats", "Job", "Slot"]
 

@@ -10,14 +10,14 @@ import logging
 from collections import deque
 from time import perf_counter
 
-from pyspec.batch_cost import graphs, observe_graphs
 from pyspec.budget import CostModel
 from pyspec.decoder import Plan
 from pyspec.drafting import Drafting
+from pyspec.engine.batch_cost import graphs, observe_graphs
+from pyspec.engine.prefixes import n_common, n_within_reach
+from pyspec.engine.sequences import Part, Sequences
+from pyspec.engine.slots import EngineStats, Job, Slot
 from pyspec.errors import BusyError, ContextFullError, PyspecError
-from pyspec.prefixes import n_common, n_within_reach
-from pyspec.sequences import Part, Sequences
-from pyspec.slots import EngineStats, Job, Slot
 from pyspec.speculators import History, Tokens
 
 __all__ = ["Scheduler"]

@@ -1,7 +1,7 @@
 """A chat template: from messages to the text of a prompt.
 
 Owns the variables that templates expect (Hugging Face's names) and how values get in: as plain copies.
-Leaves the guarded rendering to `pyspec.templating`, and checking messages to `pyspec.chat`.
+Leaves the guarded rendering to `pyspec.chat.templating`, and checking messages to `pyspec.chat`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from pyspec.chat.templating.meter import TemplateLimits
 from pyspec.errors import ChatTemplateError, InvalidValueError
-from pyspec.templating.meter import TemplateLimits
 
 if TYPE_CHECKING:
-    from pyspec.templating.environment import Compiled
+    from pyspec.chat.templating.environment import Compiled
 
 __all__ = ["ChatTemplate", "TemplateLimits", "plain"]
 
@@ -98,7 +98,7 @@ class ChatTemplate:
 
 @lru_cache(maxsize=16)
 def _compiled(source: str, limits: TemplateLimits) -> Compiled:
-    from pyspec.templating.environment import Compiled  # Jinja is imported when a template is first used
+    from pyspec.chat.templating.environment import Compiled  # Jinja is imported when a template is first used
 
     return Compiled(source, limits)
 

@@ -1,7 +1,7 @@
 """A constraint at one point of a text: which tokens may come next, and which ones must.
 
 Owns the vocabulary as llguidance reads it, built once for a model, and the place in the grammar. Leaves choosing
-among the allowed tokens to `pyspec.constrained`, and drafting the forced ones to `pyspec.speculators.grammar`.
+among the allowed tokens to `pyspec.constraint.sampler`, and drafting the forced ones to `pyspec.speculators.grammar`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyspec._core import Model, Vocab
-from pyspec.constraint import Constraint, llguidance
+from pyspec.constraint.kinds import Constraint, llguidance
 from pyspec.errors import ConstraintError, VocabularyMissingError
 
 __all__ = ["Matcher", "TokenMask", "compile_constraint", "compile_grammar"]

@@ -1,7 +1,7 @@
 """Messages of a conversation, checked and in the form that chat templates expect.
 
 Owns what a message must have, texts given in parts, and the two forms of a tool call's arguments. Leaves rendering to
-`pyspec.chat_template`; nothing that was given is changed.
+`pyspec.chat.template`; nothing that was given is changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The thread that an engine works in.
 
-Owns handing requests over to it, its beginning and its end. Leaves the work to `pyspec.scheduler`.
+Owns handing requests over to it, its beginning and its end. Leaves the work to `pyspec.engine.scheduler`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import logging
 import threading
 from collections import deque
 
+from pyspec.engine.scheduler import Scheduler
+from pyspec.engine.slots import EngineStats, Job
 from pyspec.errors import ClosedError, QueueFullError
-from pyspec.scheduler import Scheduler
-from pyspec.slots import EngineStats, Job
 
 __all__ = ["Worker"]
 

@@ -1,7 +1,7 @@
 """Chatting: messages become the prompt of a model's own template, and what it says becomes a message.
 
-Owns which template is used, that a text begins once, and the result. Leaves rendering to `pyspec.chat_template`,
-messages to `pyspec.messages`, calls of tools to `pyspec.tool_calls`, and generating to the `Llama`.
+Owns which template is used, that a text begins once, and the result. Leaves rendering to `pyspec.chat.template`,
+messages to `pyspec.chat.messages`, calls of tools to `pyspec.chat.tool_calls`, and generating to the `Llama`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspec._core import Model, Vocab
 from pyspec.arguments import text_tokens
-from pyspec.chat_template import ChatTemplate
+from pyspec.chat.messages import arguments_as_text, checked_messages, checked_tools, printed_arguments
+from pyspec.chat.template import ChatTemplate
+from pyspec.chat.tool_calls import parse_tool_calls
 from pyspec.completion import Completion
 from pyspec.errors import ChatTemplateError, InvalidValueError, VocabularyMissingError
-from pyspec.messages import arguments_as_text, checked_messages, checked_tools, printed_arguments
-from pyspec.tool_calls import parse_tool_calls
 
 if TYPE_CHECKING:
     from pyspec.llm import Llama
@@ -62,7 +62,7 @@ class ChatCompletion:
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """Calls of tools as OpenAI's API has them, arguments as JSON text; see `pyspec.tool_calls`."""
+        """Calls of tools as OpenAI's API has them, arguments as JSON text; see `pyspec.chat.tool_calls`."""
         calls: list[dict[str, Any]] = self.message.get("tool_calls", [])
         return calls
 

@@ -1,7 +1,7 @@
 """Choosing under a constraint: the target's sampler among the tokens that a matcher allows.
 
 Owns the samplers that tell a matcher what was chosen, and the lending of a matcher to the speculator "grammar".
-Leaves the choice among the allowed tokens to `pyspec._core.Sampler`, and what is allowed to `pyspec.matcher`.
+Leaves the choice among the allowed tokens to `pyspec._core.Sampler`, and what is allowed to `matcher`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from pyspec._core import Context, Model, Sampler
 from pyspec.config import SamplingOptions
-from pyspec.constraint import Constraint, llguidance
+from pyspec.constraint.kinds import Constraint, llguidance
+from pyspec.constraint.matcher import Matcher, compile_constraint, compile_grammar
 from pyspec.drafting import Drafting
 from pyspec.errors import ConstraintError, InvalidValueError, PyspecError
-from pyspec.matcher import Matcher, compile_constraint, compile_grammar
 from pyspec.residual import ResidualSampler, TargetSampler, with_residual
 from pyspec.speculators.grammar import Grammar
 

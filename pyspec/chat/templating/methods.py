@@ -1,7 +1,7 @@
 """Methods that a template may call on texts, lists and dicts.
 
 Owns the list of them and what each may cost; a template never holds a bound method of Python.
-Leaves filters to `pyspec.templating.filters`.
+Leaves filters to `pyspec.chat.templating.filters`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspec.templating.meter import STEP, Meter
-from pyspec.templating.operators import NUMBER_MAX, WIDTH_MAX, check_key, compare, join, search_cost
+from pyspec.chat.templating.meter import STEP, Meter
+from pyspec.chat.templating.operators import NUMBER_MAX, WIDTH_MAX, check_key, compare, join, search_cost
 
 __all__ = ["METHODS", "Method", "replace"]
 

@@ -1,7 +1,7 @@
 """What a session's `Llama` knows of its text, for a file and back: memory, draft model, what speculators learned.
 
 Owns which of it belongs to the session, and that what cannot be had again costs time and no text. Leaves the text to
-`pyspec.session`, the file to `pyspec.session_file`.
+`pyspec.session`, the file to `pyspec.session.file`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from pyspec.errors import PyspecError
 from pyspec.held import HeldMemory, hold, take
 from pyspec.llm import Llama
-from pyspec.plain_data import pack
+from pyspec.session.plain_data import pack
 from pyspec.speculators import History, Spec, Tokens
 
 __all__ = ["NO_SPEC", "drop_behind", "give_drafting", "give_memory", "held_drafting", "held_memory"]

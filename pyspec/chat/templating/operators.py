@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Undefined
 
-from pyspec.templating.meter import STEP, Meter
+from pyspec.chat.templating.meter import STEP, Meter
 
 __all__ = [
     "NUMBER_MAX",

@@ -1,7 +1,7 @@
 """A template's syntax tree, rewritten so that everything in it is counted.
 
 Owns which statements a chat template may have, and the guards in the place of what Jinja compiles to bare Python:
-loops, comparisons, concatenation, slices, literal text, dict keys. Leaves what they do to `pyspec.templating.filters`.
+loops, comparisons, concatenation, slices, literal text, dict keys. Leaves what they do to `filters`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.visitor import NodeTransformer
 
+from pyspec.chat.templating.meter import STEP
 from pyspec.errors import ChatTemplateError
-from pyspec.templating.meter import STEP
 
 __all__ = ["Generation", "rewritten"]
 

@@ -1,7 +1,7 @@
 """The guarded Jinja environment: compiles a template and renders it.
 
 Owns what names, attributes and calls mean inside a template. Leaves costs to the other modules of this package, and the
-meaning of the variables to `pyspec.chat_template`.
+meaning of the variables to `pyspec.chat.template`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from pyspec.chat.templating import filters
+from pyspec.chat.templating.meter import STEP, LimitReached, Meter, TemplateLimits
+from pyspec.chat.templating.methods import METHODS, Method
+from pyspec.chat.templating.operators import as_text, binary, check_key
+from pyspec.chat.templating.rewrite import Generation, rewritten
 from pyspec.errors import ChatTemplateError
-from pyspec.templating import filters
-from pyspec.templating.meter import STEP, LimitReached, Meter, TemplateLimits
-from pyspec.templating.methods import METHODS, Method
-from pyspec.templating.operators import as_text, binary, check_key
-from pyspec.templating.rewrite import Generation, rewritten
 
 __all__ = ["Compiled"]
 

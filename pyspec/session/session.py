@@ -29,8 +29,8 @@ from pyspec.errors import (
 from pyspec.generation import CALL_OPTIONS
 from pyspec.held import fingerprint
 from pyspec.llm import Llama
-from pyspec.session_file import SessionData, read_session, write_session
-from pyspec.session_state import NO_SPEC, drop_behind, give_drafting, give_memory, held_drafting, held_memory
+from pyspec.session.file import SessionData, read_session, write_session
+from pyspec.session.state import NO_SPEC, drop_behind, give_drafting, give_memory, held_drafting, held_memory
 
 __all__ = ["Session", "Turn"]
 

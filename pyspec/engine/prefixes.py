@@ -1,7 +1,7 @@
 """Beginnings that requests have in common.
 
-Owns how much of a prompt a memory can serve with, and from where. Leaves giving it to `pyspec.sequences` and going back
-to `pyspec.checkpoints`.
+Owns how much of a prompt a memory can serve with, and from where. Leaves giving it to `sequences`, and going
+back to `pyspec.checkpoints`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a generated text must look like: a JSON schema, a regular expression, a Lark grammar, one of several texts.
 
 Owns the kinds of constraints and how each is written as a grammar of the library llguidance. Leaves following a
-text through the grammar to `pyspec.matcher`, and choosing among the tokens that it allows to `pyspec.constrained`.
+text through the grammar to `matcher`, and choosing among the tokens that it allows to `sampler`.
 """
 
 from __future__ import annotations

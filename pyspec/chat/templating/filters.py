@@ -1,6 +1,6 @@
 """Filters and tests of a template: those of Jinja that chat templates use, each measured.
 
-Owns the list of them and what each may cost. Leaves operators and conversions to `pyspec.templating.operators`.
+Owns the list of them and what each may cost. Leaves operators and conversions to `pyspec.chat.templating.operators`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from jinja2.runtime import Context
 from jinja2.tests import TESTS
 from markupsafe import escape
 
-from pyspec.templating.meter import STEP, Meter
-from pyspec.templating.methods import METHODS, Method, replace
-from pyspec.templating.operators import (
+from pyspec.chat.templating.meter import STEP, Meter
+from pyspec.chat.templating.methods import METHODS, Method, replace
+from pyspec.chat.templating.operators import (
     as_json,
     as_text,
     check_key,
@@ -221,7 +221,7 @@ GUARDS: dict[str, Filter] = {
     "guard slice": lambda meter, context, value, *bounds: slice_of(meter, value, *bounds),
     "guard key": lambda meter, context, value: check_key(value),
 }
-"""What `pyspec.templating.rewrite` puts in the place of syntax; not spelled by accident, and harmless if called."""
+"""What `rewrite` puts in the place of syntax; not spelled by accident, and harmless if called."""
 
 
 # ----------------------------------------------------------------- tests

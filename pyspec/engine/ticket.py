@@ -1,7 +1,7 @@
 """The handle of a request that an engine works on.
 
 Owns waiting for its text and its result, from threads and from asyncio, and asking for its end. Leaves the work to
-`pyspec.scheduler`, which is the only one to call `push`, `finish` and `fail`.
+`pyspec.engine.scheduler`, which is the only one to call `push`, `finish` and `fail`.
 """
 
 from __future__ import annotations
