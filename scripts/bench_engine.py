@@ -2,8 +2,8 @@
 """Many requests at once: tokens a second of `pyspec.Engine` with and without drafts, and of llama-server.
 
 Owns the contestants, their turns and the report; prompts stand in `bench_engine_prompts`, the server in `llama_server`.
-Every batch has an engine or a server of its own, warmed up on other text: none remembers a prompt or an answer. Judges
-nothing. Run: python scripts/bench_engine.py [--no-server] [--unified] [--markdown FILE] [--json FILE]
+Every turn has an engine or a server of its own, warmed up on other text: none remembers an answer. Judges nothing.
+Run: python scripts/bench_engine.py [--no-server] [--unified] [--markdown FILE] [--json FILE]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -283,7 +284,7 @@ def table(title: str, turns: dict[str, list[Turn]]) -> Table:
 
 
 def differences(turns: dict[str, list[Turn]], names: Sequence[str]) -> list[str]:
-    """For each engine but the first: how many texts are those of the first, and where others leave it."""
+    """For each but the first: how many texts are those of the first, and where others leave it."""
     notes = []
     for name in names[1:]:
         ours, theirs = turns[names[0]][-1].whole.texts, turns[name][-1].whole.texts
@@ -344,7 +345,8 @@ def main() -> None:
     reports, data = [], []
     for name in options.models:
         model = Model(models.resolve(name))
-        about = describe(Context(model, n_ctx=64, n_threads=options.threads), state_bytes=0) | {"commit": commit()}
+        with closing(Context(model, n_ctx=64, n_threads=options.threads)) as context:
+            about = describe(context, state_bytes=0) | {"commit": commit()}
         tables, notes = [], []
         for kind in options.workloads if model.vocab.has_text else ["code-rewrite"]:
             batch = requests(kind, model, options.parallel, options.tokens)
@@ -355,7 +357,8 @@ def main() -> None:
             title = f"{kind}: {len(batch)} requests at once, {n_prompt} prompt tokens, {options.tokens} each, {drawn}"
             share = percent(repeated(turns[engines[0]][-1].whole.texts))
             tables.append(table(f"{title}; {share} of all four tokens in a row came before.", turns))
-            notes += [f"{kind}: {note}" for note in differences(turns, engines)]
+            same = [*engines, *(name for name in turns if name.endswith("server none"))]
+            notes += [f"{kind}: {note}" for note in differences(turns, same)]
             found = {name: [asdict(turn) for turn in own] for name, own in turns.items()}
             data.append({"model": name, "workload": kind, "about": about, "turns": found})
         how = [["commit", about["commit"]], ["medians", f"of {options.runs} runs; ratios within a run"]]

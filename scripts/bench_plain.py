@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Plain decoding through pyspec against llama.cpp's own llama-bench, in alternating runs.
 
-Builds llama-bench from the vendored tree into the cache unless --llama-bench names one. Prints tokens a second of
-both and their ratio (median of paired runs); asserts nothing.
+Builds llama-bench from the vendored tree (`llama_cpp_programs`) unless --llama-bench names one. Prints tokens a second
+of both and their ratio (median of paired runs); asserts nothing.
 """
 
 from __future__ import annotations
@@ -13,24 +13,10 @@ import statistics
 import subprocess
 from pathlib import Path
 
+import llama_cpp_programs
+
 import pyspec
-from pyspec import cache, models
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-
-
-def build_llama_bench() -> Path:
-    """The program, built once per pinned commit."""
-    pin = json.loads((REPOSITORY / "vendor" / "llama_cpp.json").read_text())
-    place = cache.root() / "llama-bench" / pin["commit"]
-    program = place / "bin" / "llama-bench"
-    if not program.exists():
-        options = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF"]
-        options += ["-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_APP=OFF"]
-        source = str(REPOSITORY / "vendor" / "llama.cpp")
-        subprocess.run(["cmake", "-S", source, "-B", str(place), "-G", "Ninja", *options], check=True)
-        subprocess.run(["cmake", "--build", str(place), "--target", "llama-bench"], check=True)
-    return program
+from pyspec import models
 
 
 def native(program: Path, model: Path, n_new: int, n_threads: int) -> float:
@@ -63,7 +49,7 @@ def main() -> None:
     parser.add_argument("-r", type=int, default=7, help="paired runs")
     parser.add_argument("-t", type=int, default=2, help="threads")
     args = parser.parse_args()
-    program = args.llama_bench or build_llama_bench()
+    program = args.llama_bench or llama_cpp_programs.program("llama-bench")
     for name in args.models:
         path = models.path(name) or (models.fetch(name) if name in models.names() else Path(name))
         ratios, ours, theirs = [], [], []

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspec import Completion, Llama, Session, matcher
+from pyspec import Completion, Llama, Session
 from pyspec._core import Sampler
 from pyspec.config import SamplingOptions
-from pyspec.constraint import Choice, Constraint, Json, JsonSchema, Lark, Regex
+from pyspec.constraint import Choice, Constraint, Json, JsonSchema, Lark, Regex, matcher
 from pyspec.constraint.matcher import compile_constraint
 from pyspec.constraint.sampler import ConstrainedSampler
 from pyspec.errors import ConstraintError, InvalidValueError, SamplerError

@@ -246,7 +246,7 @@ def test_a_vocabulary_is_read_once_and_goes_with_its_model(tiny_target_path: Pat
     import gc
     import weakref
 
-    from pyspec import matcher
+    from pyspec.constraint import matcher
 
     own = Model(tiny_target_path, vocab_only=True)
     made: list[Matcher] = [compile_constraint(Regex("a"), own) for _ in range(2)]

@@ -64,7 +64,7 @@ class BatchCost(CostModel):
         if not others:
             return shared
         n_all = len(others) + 1
-        n_widths = max(1, len(shared) - 1 - sum(others))
+        n_widths = max(2, len(shared) - 1 - sum(others))  # what one token more costs, at least
         widths = np.arange(1, n_widths + 1)
         totals = self._split(shared, widths) if self._splits else _at(shared, sum(others) + widths)
         plain = float(_at(shared, np.array([n_all]))[0])

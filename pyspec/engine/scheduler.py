@@ -221,7 +221,7 @@ class Scheduler:
             if slot.decoder.n_pending > room:
                 break
             slot.memory.room = max(slot.decoder.n_pending, room - n_waiting)
-            slot.cost.accompany([n for key, n in widths.items() if key != id(slot)])
+            slot.cost.accompany([n for key, n in widths.items() if n and key != id(slot)])
             planned = self._planned(slot)
             widths[id(slot)] = sum(len(plan.tokens) for _, plan in planned)
             room -= widths[id(slot)]

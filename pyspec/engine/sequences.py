@@ -26,6 +26,9 @@ __all__ = ["MAX_SEQUENCES", "MemberMemory", "Part", "Sequences"]
 MAX_SEQUENCES = 256
 """Most sequences of a context, spare ones included (LLAMA_MAX_SEQ in llama.cpp's src/llama-cparams.h)."""
 
+MIXED_UP = ("plamo2",)
+"""Architectures whose sequences harm each other's states even in decodes of their own, seen at llama.cpp 0c1e57098."""
+
 
 class MemberMemory(SequenceMemory):
     """Memory of one sequence among others.
@@ -104,7 +107,8 @@ class Sequences:
 
     Raises:
         InvalidValueError: more sequences than a context can have.
-        UnsupportedError: a strategy that this memory, or many sequences, cannot have.
+        UnsupportedError: a strategy that this memory, or many sequences, cannot have; an architecture whose sequences
+            llama.cpp mixes up.
         PyspecError: the context cannot be had.
     """
 
@@ -128,6 +132,12 @@ class Sequences:
                 what=f"rollback={rollback!r} for many sequences",
                 why="a snapshot needs all tokens of a decode in one graph, and sequences of different widths are split",
                 way_out="use 'shadow', 'fork', 'checkpoint-host' or 'auto'",
+            )
+        if n_sequences > 1 and model.architecture in MIXED_UP:
+            raise UnsupportedError(
+                what=f"n_parallel={n_sequences} with architecture {model.architecture!r}",
+                why="llama.cpp writes the states of one of its sequences over those of others",
+                way_out="use n_parallel=1, which shares nothing between requests at work",
             )
         given = dict(options or {})
         device = any(found.kind != "cpu" for found in devices())

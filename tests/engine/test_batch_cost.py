@@ -81,3 +81,9 @@ def test_what_the_shared_model_learns_is_seen_at_once(splits: bool) -> None:
     before = own.plain
     shared.observe(3, 10 * shared.curve()[3])
     assert own.plain == pytest.approx(10 * before)
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_a_company_beyond_the_curve_still_has_a_price_for_a_token_more(splits: bool) -> None:
+    own, _ = view([1] * (OPTIONS.width_max + 1), splits=splits)
+    assert own.least_slope(1) > 0

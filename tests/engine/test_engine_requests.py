@@ -110,6 +110,13 @@ def test_an_engine_that_cannot_be_is_refused(tiny_target_path: Path, given: dict
         Engine(tiny_target_path, **SETTINGS | given)
 
 
+def test_several_requests_are_refused_where_llama_cpp_mixes_up_sequences(model_of) -> None:
+    with pytest.raises(UnsupportedError, match="n_parallel=1"):
+        Engine(model_of("plamo2"), n_parallel=2, **SETTINGS)
+    with Engine(model_of("plamo2"), n_parallel=1, **SETTINGS) as engine:
+        assert len(engine.generate([1, 2, 3], **ANY).tokens) == N_TOKENS
+
+
 def test_one_requests_failure_leaves_the_others_alone(model_of, answers_of) -> None:
     answers = answers_of("llama")
 
