@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from pyspec.arguments import check_call, refuse_fork
-from pyspec.asynchronous import agenerate, astream
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.constraint import Constraint
@@ -157,12 +156,16 @@ class Generating:
         Cancelling the task or closing the generator breaks the generation off, and the object can be used again. A
         second one meanwhile raises `BusyError`: `pyspec.Engine` is for many at once.
         """
+        from pyspec.asynchronous import astream  # imports asyncio, a tenth of the package's import
+
         return astream(self, prompt, options)
 
     async def agenerate(
         self, prompt: str | Sequence[int], *, on_text: Callable[[str], object] | None = None, **options: Any
     ) -> Completion:
         """As `generate`, without blocking the event loop; see `astream`. `on_text` is called in the loop's thread."""
+        from pyspec.asynchronous import agenerate
+
         return await agenerate(self, prompt, on_text, options)
 
     def cancel(self) -> None:

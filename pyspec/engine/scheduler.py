@@ -27,6 +27,9 @@ _log = logging.getLogger("pyspec")
 MIN_SHARED = 32
 """Tokens that a beginning must have for another sequence's memory to be shared, or waited for."""
 
+MIN_PIECE = 64
+"""Tokens that a piece of a prompt must have for the kernels of a whole one (llama.cpp's flash attention on a CPU)."""
+
 
 class Scheduler:
     """Works on requests, step by step.
@@ -240,15 +243,30 @@ class Scheduler:
                 if slot.decoder.halted():
                     self._finish(slot)
                     break
-                n_past = slot.memory.n_past
-                stop = min((pos for pos in slot.stops if pos > n_past), default=n_past + left)
-                tokens = slot.decoder.next_chunk(min(left, stop - n_past))
+                n = self._piece(slot, left)
+                if n is None:
+                    break
+                tokens = slot.decoder.next_chunk(n)
                 left -= len(tokens) or slot.decoder.n_pending
                 if len(tokens):
                     self._decode_chunk(slot, tokens)
                 else:
                     slot.memory.room = self.sequences.n_tokens_max
                     self._decode(self._planned(slot))
+
+    def _piece(self, slot: Slot, left: int) -> int | None:
+        """How many tokens of a prompt to decode now, about `left` at most; None where it waits for the next step.
+
+        A piece has fewer than `MIN_PIECE` only where the decode that holds it when nobody else is there has.
+        """
+        decoder, n_past, n_max = slot.decoder, slot.memory.n_past, self.sequences.n_tokens_max
+        whole = len(decoder.next_chunk(decoder.n_pending)) or decoder.n_pending  # without the last token, or with it
+        rest = min(whole, n_max - (n_past - decoder.stats.n_reused) % n_max)
+        rest = min([rest, *(pos - n_past for pos in slot.stops if pos > n_past)])
+        least = min(MIN_PIECE, self._prefill_chunk)
+        if rest - left < least:
+            return rest
+        return left if left >= least else None
 
     def _planned(self, slot: Slot) -> list[tuple[Slot, Plan]]:
         """The slot with its next round; nothing when its request ended or failed."""

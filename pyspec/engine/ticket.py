@@ -6,7 +6,6 @@ Owns waiting for its text and its result, from threads and from asyncio, and ask
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
@@ -80,9 +79,13 @@ class Ticket:
 
     def __await__(self) -> Generator[Any, None, Completion]:
         """The completion; an awaiting task that is cancelled does not cancel the request."""
+        import asyncio  # a tenth of the package's import, and seldom needed
+
         return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
 
     async def __aiter__(self) -> AsyncIterator[str]:
+        import asyncio
+
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
