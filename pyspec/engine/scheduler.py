@@ -307,6 +307,8 @@ class Scheduler:
             return
         if not rounds:
             return
+        # llama.cpp takes sequences with buffers of their own into one graph only in the order of their ids
+        rounds = sorted(rounds, key=lambda one: one[0].memory.rollback.seq_id)
         n_tokens = sum(len(plan.tokens) for _, plan in rounds)
         start = perf_counter()
         try:
