@@ -37,6 +37,7 @@ __all__ = [
     "prompt_text",
     "prompt_tokens",
     "refuse_fork",
+    "refuse_one",
     "refuse_unknown",
     "text_tokens",
     "tokens_in_range",
@@ -237,6 +238,16 @@ def as_max_tokens(max_tokens: int | None) -> int | None:
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, (int, np.integer)):
         raise InvalidValueError(name="max_tokens", value=max_tokens, allowed="a whole number, or None for no limit")
     return int(max_tokens) if max_tokens >= 0 else None
+
+
+def refuse_one(prompts: object) -> None:
+    """Raise for one text where several prompts are wanted: its characters are none.
+
+    Raises:
+        InvalidValueError: a text.
+    """
+    if isinstance(prompts, (str, bytes)):
+        raise InvalidValueError(name="prompts", value=prompts, allowed="several prompts, e.g. a list of texts")
 
 
 def refuse_fork(pid: int) -> None:

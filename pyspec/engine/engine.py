@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_object, refuse_fork, refuse_unknown
+from pyspec.arguments import as_budget, check_object, refuse_fork, refuse_one, refuse_unknown
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
@@ -226,6 +226,7 @@ class Engine:
             ClosedError: the engine was closed.
         """
         refuse_fork(self._pid)
+        self._worker.refuse_closed()
         refuse_unknown({name: None for name in options if name in ("reuse", "on_text")}, Engine.submit)
         call, sampling = self._voice.options(options)
         generation = Generation(self._voice, prompt, call, sampling, Drafting(None), reuse=True)
@@ -238,7 +239,7 @@ class Engine:
         n_new = n_ctx if call.max_tokens is None else call.max_tokens
         spec = self._spec if spec is _DEFAULT else spec
         job = Job(
-            ticket=Ticket(generation),
+            ticket=Ticket(generation, self),
             spec=spec() if callable(spec) and not hasattr(spec, "draft") else spec,
             n_cells=min(n_ctx, n_prompt + n_new, self._sequences.n_cells),
         )
@@ -288,10 +289,11 @@ class Engine:
         Leaving early cancels what was handed in.
 
         Args:
-            prompts: texts or token ids.
+            prompts: texts or token ids, several.
             on_done: called with the number of completions handed out so far and the newest one.
             options: as of `submit`.
         """
+        refuse_one(prompts)
         ahead = min(self.max_queue, 4 * self.n_parallel) or 1
         waiting: deque[Ticket] = deque()
         n_done = 0

@@ -24,8 +24,9 @@ class Ticket:
     pieces from the first one on. Thread-safe.
     """
 
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, generation: Generation, owner: object = None) -> None:
         self.generation = generation
+        self._owner = owner  # an engine that nobody holds lives as long as its requests
         self._future: Future[Completion] = Future()
         self._changed = threading.Condition()
         self._pieces: list[str] = []
@@ -126,11 +127,13 @@ class Ticket:
         """It is done."""
         self._future.set_result(completion)
         self._tell()
+        self._owner = None
 
     def fail(self, error: BaseException) -> None:
         """It cannot be done."""
         self._future.set_exception(error)
         self._tell()
+        self._owner = None
 
     def _tell(self) -> None:
         with self._changed:

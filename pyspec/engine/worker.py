@@ -46,13 +46,21 @@ class Worker:
             QueueFullError, ClosedError
         """
         with self._changed:
-            if self._stopping:
-                raise ClosedError(what="Engine") from self._error
+            self.refuse_closed()
             n_queued = len(self._incoming) + self._stats.n_queued
             if n_queued >= max_queue:
                 raise QueueFullError(n_queued=n_queued, max_queue=max_queue)
             self._incoming.append(job)
             self._changed.notify()
+
+    def refuse_closed(self) -> None:
+        """Refuse where no more jobs are taken.
+
+        Raises:
+            ClosedError: with the fault that ended the work, if there was one.
+        """
+        if self._stopping:
+            raise ClosedError(what="Engine") from self._error
 
     def stop(self, *, drain: bool) -> None:
         """Take no more jobs; finish, or cancel, those that were handed in."""

@@ -307,8 +307,20 @@ def test_closing_ends_or_finishes_what_was_handed_in(drain: bool, model_of, answ
     engine.close()
     reasons = {ticket.result(0).finish_reason for ticket in tickets}
     assert reasons == {"length"} if drain else "cancelled" in reasons
-    with pytest.raises(ClosedError):
-        engine.submit([1])
+    with pytest.raises(ClosedError, match="Engine"):
+        engine.submit("def f():")
+
+
+def test_an_engine_lives_as_long_as_its_requests(tiny_target_path: Path) -> None:
+    ticket = Engine(tiny_target_path, n_parallel=2, **SETTINGS).submit([5, 6, 7], max_tokens=40, ignore_eos=True)
+    gc.collect()
+    assert ticket.result(60).finish_reason == "length"
+    assert ticket._owner is None
+
+
+def test_one_text_is_not_taken_for_several(engine: Engine) -> None:
+    with pytest.raises(InvalidValueError, match="several prompts"):
+        next(engine.map("def f():"))
 
 
 def test_an_engine_that_nobody_holds_is_freed(tiny_target_path: Path) -> None:

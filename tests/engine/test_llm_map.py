@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspec import Llama
-from pyspec.errors import ClosedError, UnknownOptionError
+from pyspec.errors import ClosedError, InvalidValueError, UnknownOptionError
 
 PROMPTS = ["def add(a, b):", "import os", [5, 6, 7], "class A:"]
 
@@ -38,6 +38,8 @@ def test_mistakes_are_refused(llm: Llama) -> None:
         next(llm.map(PROMPTS, max_token=3))
     with pytest.raises(UnknownOptionError, match="n_spare"):
         next(llm.map(PROMPTS, engine={"n_spar": 3}))
+    with pytest.raises(InvalidValueError, match="several prompts"):
+        next(llm.map("def f():"))
     llm.close()
     with pytest.raises(ClosedError):
         next(llm.map(PROMPTS))
