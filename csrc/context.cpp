@@ -225,11 +225,6 @@ uint64_t hash_of(const llama_context_params & params, bool v_is_transposed, uint
     return digest(text.str());
 }
 
-// Architectures whose positions index a table of n_ctx_train rows.
-bool has_position_table(const std::string & architecture) {
-    return architecture == "gpt2" || architecture == "starcoder" || architecture == "mpt";
-}
-
 }  // namespace
 
 Context::Context(std::shared_ptr<Model> model, const ContextOptions & options)
@@ -284,25 +279,7 @@ void Context::read_back(const ContextOptions & options, const llama_context_para
     }
 
     const llama_model * model = native_model_.get();
-    const bool hybrid = llama_model_is_hybrid(model);
-    traits_.deepseek4 = architecture == "deepseek4";
-    traits_.recurrent = (hybrid || llama_model_is_recurrent(model)) && !traits_.deepseek4;
-    traits_.has_cells = !llama_model_is_recurrent(model);
-    traits_.n_swa = model_->n_swa();
-    traits_.partial_is_part = hybrid || traits_.n_swa > 0;
-    traits_.device_state = traits_.recurrent && traits_.n_swa == 0;
-    // The graph that rotates keys aborts for other types, and for a hybrid whose layers are all recurrent.
-    traits_.shiftable = !hybrid && (params.type_k == GGML_TYPE_F16 || params.type_k == GGML_TYPE_F32);
-    // Its graph writes the states of a second sequence to the wrong cells, and aborts at the end of the buffer.
-    traits_.one_sequence_a_batch = architecture == "plamo2";
-    // Their graphs shift tokens as if all but the first belonged to one sequence.
-    traits_.one_token_a_sequence = architecture == "arwkv7" || architecture == "rwkv6qwen2";
-    traits_.rows_of_all_tokens = architecture == "cogvlm";
-    traits_.pos_end = std::numeric_limits<int32_t>::max();
-    if (has_position_table(architecture)) {
-        traits_.pos_end = model_->n_ctx_train();
-    }
-
+    traits_ = Traits::of(*model_, params);
     const bool v_is_transposed = params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_DISABLED || architecture == "grok";
     model_hash_ = hash_of(*model_);
     settings_hash_ =

@@ -15,6 +15,7 @@
 #include "interrupt.hpp"
 #include "llama.h"
 #include "model.hpp"
+#include "traits.hpp"
 
 namespace pyspec {
 
@@ -135,21 +136,6 @@ public:
     void close();
 
 private:
-    // What llama.cpp's memory of this context can do, decided once from the architecture and the settings.
-    struct Traits {
-        bool recurrent = false;        // folds tokens into a state: pure recurrent or hybrid
-        bool partial_is_part = false;  // PARTIAL_ONLY leaves something out
-        bool has_cells = true;         // anything but pure recurrent
-        bool deepseek4 = false;
-        bool device_state = false;  // PARTIAL_ONLY has only recurrent states, which may stay on the device
-        bool one_sequence_a_batch = false;
-        bool one_token_a_sequence = false;  // where several are in a batch
-        bool rows_of_all_tokens = false;    // the graph does not pick the rows that were asked for
-        bool shiftable = false;             // llama.cpp can rotate the keys in the cache
-        int32_t n_swa = 0;
-        int64_t pos_end = 0;  // positions must be below this
-    };
-
     void read_back(const ContextOptions & options, const llama_context_params & params);
     llama_seq_id checked_seq(int64_t seq_id) const;
     void check_start(llama_seq_id seq_id, int64_t pos, int64_t n_tokens) const;
