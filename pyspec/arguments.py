@@ -34,6 +34,7 @@ __all__ = [
     "as_stops",
     "check_call",
     "check_object",
+    "drafts",
     "prompt_text",
     "prompt_tokens",
     "refuse_fork",
@@ -225,6 +226,11 @@ def as_budget(budget: object, n_draft: int | None) -> BudgetOptions | None:
         on_cpu = all(device.kind == "cpu" for device in devices())
         return BudgetOptions(slope=SLOPE_CPU if on_cpu else SLOPE_DEVICE)
     return None if budget == "off" else BudgetOptions(measured=False)
+
+
+def drafts(spec: object) -> bool:
+    """Whether `spec` names anything that drafts."""
+    return spec is not None and spec != "none" and spec != []
 
 
 def as_max_tokens(max_tokens: int | None) -> int | None:

@@ -60,7 +60,7 @@ class Checkpoints:
     `spacing` tokens. Two more follow the end of the text `NEAR` tokens apart, where tokens may be taken back again.
 
     Args:
-        memory: whose sequence it is; nobody else may clear it without telling `clear`.
+        memory: whose sequence it is; where it was emptied by others, `go_back` forgets what no longer holds.
         can: what the memory can do; where it can be cut back anywhere, no checkpoints are kept.
         options: how many, and where.
     """
@@ -143,16 +143,23 @@ class Checkpoints:
             end: at least what memory holds.
             takes_back: the last tokens of what follows may be taken back: `follow` keeps states near.
         """
-        memory, n_batch, spacing = self.memory, self.memory.context.n_batch, self.options.spacing
+        memory, n_batch = self.memory, self.memory.context.n_batch
         self._takes_back = takes_back and self._can_be_near
-        start = memory.n_past
-        stops = {start, *range(start + spacing, end, spacing), end}
-        near = end - NEAR if self._can_be_near and end - start > 2 * NEAR else end
-        for stop in sorted(stops | {near}):
+        for stop, near in sorted(self.stops(end).items()):
             while memory.n_past < stop:
                 memory.decode(tokens[memory.n_past : min(stop, memory.n_past + n_batch)], 0)
-            self.add(near=stop not in stops)
+            self.add(near=near)
         self._due = 0
+
+    def stops(self, end: int) -> dict[int, bool]:
+        """Where `feed` up to `end` keeps states, and whether each only follows the end; none where none are kept."""
+        if self.n_max == 0:
+            return {}
+        start, spacing = self.memory.n_past, self.options.spacing
+        stops = dict.fromkeys((start, *range(start + spacing, end, spacing), end), False)
+        if self._can_be_near and end - start > 2 * NEAR:
+            stops.setdefault(end - NEAR, True)
+        return stops
 
     def follow(self) -> None:
         """Tokens were decoded behind what `feed` decoded: keep a state where one is due. Cheap where none is."""
@@ -170,6 +177,18 @@ class Checkpoints:
         self._due = min(lasting + self.options.spacing, last + NEAR if self._takes_back else 2**62)
 
     # ------------------------------------------------------------- going back
+    def reach(self, keep: int) -> int:
+        """Where `go_back(keep)` would come to, for a copy of this memory, too."""
+        memory = self.memory
+        if keep >= memory.n_past:
+            return memory.n_past
+        if self._can_cut(keep):
+            return keep
+        return max((pos for pos in self.positions if pos <= keep), default=0)
+
+    def _can_cut(self, keep: int) -> bool:
+        return self._can_trim and Trim(self.memory.context, self.memory.rollback.seq_id).can_roll_back(keep)
+
     def go_back(self, keep: int) -> int:
         """Bring memory to the largest position up to `keep` that can be reached; returns it, 0 where there is none.
 
@@ -180,9 +199,8 @@ class Checkpoints:
         self.forget_behind(min(keep, memory.n_past))  # a decode that failed has emptied memory
         if keep >= memory.n_past:
             return memory.n_past
-        trim = Trim(memory.context, memory.rollback.seq_id)
-        if self._can_trim and trim.can_roll_back(keep):
-            memory.n_past = trim.roll_back(keep)
+        if self._can_cut(keep):
+            memory.n_past = Trim(memory.context, memory.rollback.seq_id).roll_back(keep)
             return keep
         while self._kept:
             pos, state = self._kept[-1]

@@ -20,6 +20,7 @@ from pyspec.request import Chooser, DecoderOptions, Halted, Plan, Request
 from pyspec.rounds import Decision, RoundRecord
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators import History, Tokens
+from pyspec.speculators.history import n_common
 from pyspec.stats import Stats, Timings
 from pyspec.verify import Verdict, verify
 
@@ -193,7 +194,7 @@ class Decoder:
         timings.draft_s += plan.draft_s
         timings.rollback_s += rollback_s
         if first:
-            timings.prompt_decode_s = round_s
+            timings.prompt_decode_s += round_s
             return verdict
         timings.decode_s += decode_s
         timings.verify_s += t1 - t0
@@ -224,10 +225,9 @@ class Decoder:
         if not request.reuse or checkpoints is None:
             self.forget()
             return 0
-        n = min(memory.n_past, len(request.prompt) - 1)
-        differs = np.flatnonzero(self.history.view()[:n] != request.prompt[:n])
+        held = self.history.view()[: memory.n_past]
         try:
-            return checkpoints.go_back(int(differs[0]) if len(differs) else n)
+            return checkpoints.go_back(min(n_common(held, request.prompt), len(request.prompt) - 1))
         except BaseException:
             with contextlib.suppress(PyspecError):
                 self.forget()

@@ -222,7 +222,13 @@ class Generation:
         self.text.finish()
         prompt = self.request.prompt.tolist()
         return completed(
-            self.text, [], finish, prompt=prompt, seed=self._sampler.seed, stats=Stats(n_prompt=len(prompt))
+            self.text,
+            [],
+            finish,
+            prompt=prompt,
+            seed=self._sampler.seed,
+            stats=Stats(n_prompt=len(prompt)),
+            logprobs=None if self._recorder is None else self._recorder.found,
         )
 
     def _tell_progress(self, on_progress: Callable[[int, int], object], n_done: int, n_total: int) -> None:

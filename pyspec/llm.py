@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_object, refuse_unknown, text_tokens
+from pyspec.arguments import as_budget, check_object, drafts, refuse_unknown, text_tokens
 from pyspec.assembly import assemble
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.chat import ChatCompletion, chat, chat_stream
@@ -146,7 +146,7 @@ class Llama(Generating):
         if exact and flash_attn is None:
             special["flash_attn"] = True
         allowance = as_budget(budget, n_draft)
-        measures = allowance is not None and allowance.measured and spec is not None and spec != "none"
+        measures = allowance is not None and allowance.measured and drafts(spec)
         assembly = assemble(
             self.model,
             options=sizes | special | (context or {}),

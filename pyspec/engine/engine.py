@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_object, refuse_fork, refuse_one, refuse_unknown
+from pyspec.arguments import as_budget, check_object, drafts, refuse_fork, refuse_one, refuse_unknown
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
@@ -119,6 +119,8 @@ class Engine:
         allowance = as_budget(budget, n_draft)
         if allowance is not None:
             allowance = dataclasses.replace(allowance, width_max=max(2, min(128, batch_width)))
+        if n_parallel > 1:
+            _refuse_object(spec)
         self._spec = spec
         self._pid, self._owns_model = os.getpid(), not isinstance(path, Model)
         if isinstance(path, Model):
@@ -140,7 +142,7 @@ class Engine:
             rollback=rollback,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
             placement=(n_gpu_layers, model),
-            width_max=allowance.width_max if allowance is not None and allowance.measured and spec else 0,
+            width_max=allowance.width_max if allowance is not None and allowance.measured and drafts(spec) else 0,
         )
         self._draft_model: Model | None = None
         if draft_model is not None and not isinstance(draft_model, Model):
@@ -148,6 +150,7 @@ class Engine:
         self.max_queue = max_queue
         self._voice = Voice(self.model, seed)
         cost = CostModel(allowance or BudgetOptions(), self._sequences.width_costs)
+        kept = CheckpointOptions(n_max=ctx_checkpoints)
         draft: dict[str, Any] = {
             "n_ctx": self.n_ctx,
             "draft_model": draft_model,
@@ -157,8 +160,8 @@ class Engine:
             "context": sizes,
             "n_gpu_layers": n_gpu_layers,
             "budget": allowance,
+            "checkpoints": kept,
         }
-        kept = CheckpointOptions(n_max=ctx_checkpoints)
         slots = [self._slot(i, options, kept, cost, draft) for i in range(n_parallel)]
         how: dict[str, Any] = {"prefill_chunk": prefill_chunk, "batch_width": batch_width, "share": share_prefix}
         self._worker = Worker(Scheduler(self._sequences, slots, cost=cost, **how))
@@ -294,7 +297,7 @@ class Engine:
             options: as of `submit`.
         """
         refuse_one(prompts)
-        ahead = min(self.max_queue, 4 * self.n_parallel) or 1
+        ahead = min(self.max_queue, 4 * self.n_parallel)
         waiting: deque[Ticket] = deque()
         n_done = 0
         source = iter(prompts)
@@ -321,9 +324,14 @@ class Engine:
         Args:
             drain: finish what was handed in first; otherwise it is cancelled, and has what was generated so far.
         """
+        if threading.current_thread() is self._thread:  # a callback of a request: the rest ends first
+            self._worker.stop(drain=drain, at_end=self._free)
+            return
         self._worker.stop(drain=drain)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.join()
+        self._free()
+
+    def _free(self) -> None:
         self._sequences.context.close()
         if self._owns_model:
             self.model.close()
@@ -342,3 +350,19 @@ class Engine:
     def __repr__(self) -> str:
         stats = self.stats
         return f"<Engine {self.model.path!r}: {stats.n_running} of {self.n_parallel} at work, {stats.n_queued} waiting>"
+
+
+def _refuse_object(spec: object) -> None:
+    """Every sequence has speculators of its own, so an object cannot be the default of several.
+
+    Raises:
+        InvalidValueError: with the way out.
+    """
+    for one in spec if isinstance(spec, (list, tuple)) else [spec]:
+        if hasattr(one, "draft"):
+            raise InvalidValueError(
+                name="spec",
+                value=one,
+                allowed="names, or a function that makes a speculator for each request; `Llama.map` takes it as "
+                "engine={'spec': function}",
+            )

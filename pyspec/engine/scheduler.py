@@ -6,6 +6,7 @@ threaded. Leaves each request's rounds to its `Decoder`, and threads to `pyspec.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from time import perf_counter
@@ -13,22 +14,16 @@ from time import perf_counter
 from pyspec.budget import CostModel
 from pyspec.decoder import Plan
 from pyspec.drafting import Drafting
+from pyspec.engine.admission import MIN_PIECE, Admission
 from pyspec.engine.batch_cost import graphs, observe_graphs
-from pyspec.engine.prefixes import n_common, n_within_reach
 from pyspec.engine.sequences import Part, Sequences
 from pyspec.engine.slots import EngineStats, Job, Slot
 from pyspec.errors import BusyError, ContextFullError, PyspecError
-from pyspec.speculators import History, Tokens
+from pyspec.speculators import Tokens
 
 __all__ = ["Scheduler"]
 
 _log = logging.getLogger("pyspec")
-
-MIN_SHARED = 32
-"""Tokens that a beginning must have for another sequence's memory to be shared, or waited for."""
-
-MIN_PIECE = 64
-"""Tokens that a piece of a prompt must have for the kernels of a whole one (llama.cpp's flash attention on a CPU)."""
 
 
 class Scheduler:
@@ -60,7 +55,7 @@ class Scheduler:
         self._cost = cost
         self._prefill_chunk = prefill_chunk
         self._batch_width = batch_width
-        self._share = share
+        self._admission = Admission(sequences, slots, share=share)
         self._n_steps = 0
 
     @property
@@ -103,7 +98,9 @@ class Scheduler:
                 self.queue.remove(job)
                 self.stats.n_done += 1
                 self.stats.n_cancelled += 1
-                job.ticket.finish(job.generation.never_began(reason))
+                completion = job.generation.never_began(reason)
+                job.ticket.push(job.generation.take())
+                job.ticket.finish(completion)
 
     def _admit(self) -> bool:
         """Begin the request that waits longest, if there is a slot and room for it, and nothing to wait for."""
@@ -112,16 +109,16 @@ class Scheduler:
             return False
         job = self.queue[0]
         prompt = job.generation.request.prompt
-        slot, source, n_shared = self._best_place(free, prompt)
-        if self._share and self._wait_for_beginning(prompt, n_shared):
+        slot, source, n_shared = self._admission.best_place(free, prompt)
+        if self._admission.must_wait(prompt, n_shared):
             return False
-        if not self._make_room(job.n_cells, {id(slot), id(source)}):
+        if not self._admission.make_room(job.n_cells, slot, source):
             return False
         self.queue.popleft()
         slot.used_at = self._n_steps
         try:
             if source is not slot:
-                self._copy(source, slot)
+                self._admission.copy(source, slot)
             self._begin(slot, job)
         except BaseException as error:
             slot.job = job
@@ -136,18 +133,18 @@ class Scheduler:
         job.generation.draft_with(drafting)
         slot.decoder.begin(job.generation.request)
         slot.job = job
-        slot.stops = self._likely_beginnings(slot)
+        slot.stops = self._admission.stops(slot)
+        self._keep_stop(slot)
         self.stats.n_prompt += slot.decoder.stats.n_prompt
         self.stats.n_reused += slot.decoder.stats.n_reused
         if slot.decoder.finish is not None:
             self._finish(slot)
 
-    def _likely_beginnings(self, slot: Slot) -> set[int]:
-        """Where this prompt leaves the texts of others, beyond what memory had of it: a checkpoint serves the next."""
-        history = slot.decoder.history.view()
-        others = (other.decoder.history.view() for other in self.slots if other is not slot)
-        ends = {min(n_common(text, history), len(history) - 1) for text in others}
-        return {n for n in ends if n - slot.memory.n_past >= MIN_SHARED} if self._share else set()
+    def _keep_stop(self, slot: Slot) -> None:
+        """Keep a checkpoint where memory ends, if one is wanted there."""
+        near = slot.stops.pop(slot.memory.n_past, None)
+        if near is not None and slot.decoder.checkpoints is not None:
+            slot.decoder.checkpoints.add(near=near)
 
     def _refuse_shared(self, drafting: Drafting) -> None:
         """A speculator follows one text: an object that drafts for another request now cannot draft for this one."""
@@ -157,59 +154,6 @@ class Scheduler:
                 for member in slot.job.generation.request.drafting.members:
                     if id(member) in mine:
                         raise BusyError(what=f"speculator {member.name!r}")
-
-    def _best_place(self, free: list[Slot], prompt: Tokens) -> tuple[Slot, Slot, int]:
-        """The free slot to work at, the slot whose memory to begin with, and how much of the prompt that has."""
-        can_trim = self.sequences.capabilities.can_trim
-        reach = {id(s): n_within_reach(s.decoder, prompt, can_trim=can_trim) for s in self.slots} if self._share else {}
-        own = max(free, key=lambda s: (reach.get(id(s), 0), s.has_spare, -s.used_at))
-        n_own = reach.get(id(own), 0)
-        best = max(self.slots, key=lambda s: reach.get(id(s), 0))
-        n_best = reach.get(id(best), 0)
-        if n_best - n_own >= MIN_SHARED and self.sequences.context.can_seq_cp(partial=False):
-            oldest = max(free, key=lambda s: (s.has_spare, -s.used_at))
-            return oldest, best, n_best
-        if n_own < MIN_SHARED:
-            own = max(free, key=lambda s: (s.has_spare, -s.used_at))
-        return own, own, n_own
-
-    def _wait_for_beginning(self, prompt: Tokens, n_shared: int) -> bool:
-        """Whether another request is about to decode more of this prompt than there is now; it stops there."""
-        if not self.sequences.context.can_seq_cp(partial=False):
-            return False
-        for slot in self.slots:
-            if slot.is_feeding:
-                history = slot.decoder.history.view()
-                n = min(n_common(history, prompt), len(prompt) - 1, len(history) - 1)
-                if n - n_shared >= MIN_SHARED and slot.memory.n_past < n:
-                    slot.stops.add(n)
-                    return True
-        return False
-
-    def _make_room(self, n_cells: int, keep: set[int]) -> bool:
-        """Forget memories that nobody works with, the oldest first, until `n_cells` are free."""
-        taken = {id(s): s.job.n_cells if s.job is not None else s.memory.n_past for s in self.slots}
-        idle = sorted((s for s in self.slots if s.job is None), key=lambda s: (id(s) in keep, s.used_at))
-        for slot in idle:
-            if sum(taken.values()) + n_cells <= self.sequences.n_cells:
-                return True
-            taken[id(slot)] = 0
-            slot.decoder.forget()
-        return sum(taken.values()) + n_cells <= self.sequences.n_cells
-
-    def _copy(self, source: Slot, target: Slot) -> None:
-        target.decoder.forget()
-        if source.memory.n_past == 0:
-            return  # it was forgotten to make room
-        try:
-            self.sequences.share(source.memory, target.memory)
-        except PyspecError as error:
-            _log.warning("a common beginning is decoded again: %s", error)
-            target.decoder.forget()
-            return
-        target.decoder.history = History(source.decoder.history.view()[: source.memory.n_past])
-        if source.decoder.checkpoints is not None and target.decoder.checkpoints is not None:
-            target.decoder.checkpoints.take(source.decoder.checkpoints.states)
 
     # ------------------------------------------------------------- a batch
     def _plan_rounds(self, room: int) -> list[tuple[Slot, Plan]]:
@@ -287,9 +231,7 @@ class Scheduler:
         start = perf_counter()
         try:
             self.sequences.decode([Part(slot.memory, tokens, 0)])
-            if slot.memory.n_past in slot.stops and decoder.checkpoints is not None:
-                decoder.checkpoints.add()
-            slot.stops.discard(slot.memory.n_past)
+            self._keep_stop(slot)
             if on_progress is not None:
                 on_progress(slot.memory.n_past, decoder.stats.n_prompt)
         except Exception as error:
@@ -323,13 +265,16 @@ class Scheduler:
             return
         except Exception as error:
             for slot, _ in rounds:
+                with contextlib.suppress(PyspecError):
+                    slot.decoder.forget()  # it may hold a draft that nobody verified
                 self._fail(slot, error)
             return
         seconds = perf_counter() - start
         self.stats.n_decodes += 1
         self.stats.n_decoded += n_tokens
-        widths = [len(plan.tokens) for _, plan in rounds]
-        observe_graphs(self._cost, graphs(widths, splits=self.sequences.splits), seconds)
+        if all(slot.has_begun for slot, _ in rounds):  # the last piece of a prompt has one row for many tokens
+            widths = [len(plan.tokens) for _, plan in rounds]
+            observe_graphs(self._cost, graphs(widths, splits=self.sequences.splits), seconds)
         for slot, plan in rounds:
             self._conclude(slot, plan, seconds * len(plan.tokens) / n_tokens)
 
@@ -350,14 +295,18 @@ class Scheduler:
     def _finish(self, slot: Slot) -> None:
         job, stats = slot.job, self.stats
         assert job is not None
+        try:
+            completion = job.generation.complete(slot.decoder, rollback_reason=slot.reason)
+            job.ticket.push(job.generation.take())
+        except Exception as error:
+            self._fail(slot, error)
+            return
         slot.job = None
-        completion = job.generation.complete(slot.decoder, rollback_reason=slot.reason)
         stats.n_done += 1
         stats.n_cancelled += completion.finish_reason in ("cancelled", "timeout")
         stats.n_generated += len(completion.tokens)
         stats.n_drafted += completion.stats.n_drafted
         stats.n_accepted += completion.stats.n_accepted
-        job.ticket.push(job.generation.take())
         job.ticket.finish(completion)
 
     def _fail(self, slot: Slot, error: BaseException) -> None:

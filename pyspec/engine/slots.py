@@ -73,7 +73,7 @@ class Slot:
     """A place to work at: a sequence with its decoder and speculators. Its memory outlives a request, to be reused.
 
     Attributes:
-        stops: prompt positions at which others wait for a checkpoint.
+        stops: prompt positions that get a checkpoint, and whether each only follows the end.
         used_at: the step at which it was used last.
     """
 
@@ -84,7 +84,7 @@ class Slot:
     reason: str
     has_spare: bool
     job: Job | None = None
-    stops: set[int] = field(default_factory=set)
+    stops: dict[int, bool] = field(default_factory=dict)
     used_at: int = 0
 
     @property

@@ -6,6 +6,7 @@ Owns waiting for its text and its result, from threads and from asyncio, and ask
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
@@ -90,7 +91,7 @@ class Ticket:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(changed.set)
 
         with self._changed:
@@ -99,7 +100,8 @@ class Ticket:
         try:
             while True:
                 changed.clear()
-                new, done = self._pieces[n:], self.done
+                done = self.done  # asked first: what is done has all its pieces
+                new = self._pieces[n:]
                 for piece in new:
                     yield piece
                 n += len(new)

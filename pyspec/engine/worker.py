@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from pyspec.engine.scheduler import Scheduler
 from pyspec.engine.slots import EngineStats, Job
@@ -27,6 +28,7 @@ class Worker:
         self._changed = threading.Condition()
         self._incoming: deque[Job] = deque()
         self._stopping = self._draining = False
+        self._at_end: Callable[[], object] | None = None
         self._error: BaseException | None = None
         self._stats = EngineStats()
 
@@ -62,10 +64,11 @@ class Worker:
         if self._stopping:
             raise ClosedError(what="Engine") from self._error
 
-    def stop(self, *, drain: bool) -> None:
-        """Take no more jobs; finish, or cancel, those that were handed in."""
+    def stop(self, *, drain: bool, at_end: Callable[[], object] | None = None) -> None:
+        """Take no more jobs; finish, or cancel, those that were handed in; then the worker calls `at_end`."""
         with self._changed:
             self._stopping, self._draining = True, drain
+            self._at_end = at_end or self._at_end
             self._changed.notify()
 
     def run(self) -> None:
@@ -88,6 +91,8 @@ class Worker:
         finally:
             for slot in scheduler.slots:
                 slot.speculators.close()
+            if self._at_end is not None:
+                self._at_end()
 
     def _take(self) -> bool:
         """Take over what was handed in, waiting while there is nothing to do; False when it is over."""

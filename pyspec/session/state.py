@@ -17,6 +17,7 @@ from pyspec.held import HeldMemory, hold, take
 from pyspec.llm import Llama
 from pyspec.session.plain_data import pack
 from pyspec.speculators import History, Spec, Tokens
+from pyspec.speculators.history import n_common
 
 __all__ = ["NO_SPEC", "drop_behind", "give_drafting", "give_memory", "held_drafting", "held_memory"]
 
@@ -34,7 +35,7 @@ def held_memory(llm: Llama, text: Tokens) -> HeldMemory | None:
     decoder = llm._decoder
     memory, checkpoints = decoder.memory, decoder.checkpoints
     n_past = memory.n_past
-    n = _n_common(decoder.history.view()[:n_past], text)
+    n = n_common(decoder.history.view()[:n_past], text)
     if n not in (n_past, len(text)) or checkpoints is None:
         return None
     n = checkpoints.go_back(n)
@@ -89,9 +90,3 @@ def give_drafting(llm: Llama, spec: Spec, state: dict[str, Any]) -> None:
         llm._speculators.drafting(llm._spec if spec is NO_SPEC else spec).set_state(state)
     except PyspecError as error:
         _log.warning("what the saved speculators learned is of no use here, they read the text again: %s", error)
-
-
-def _n_common(one: Tokens, other: Tokens) -> int:
-    n = min(len(one), len(other))
-    differs = np.flatnonzero(one[:n] != other[:n])
-    return int(differs[0]) if len(differs) else n

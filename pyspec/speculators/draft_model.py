@@ -19,7 +19,7 @@ from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.config import SamplingOptions, between, int_between, validate
 from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
 from pyspec.held import HeldMemory, fingerprint, hold, take
-from pyspec.speculators.history import History, Tokens
+from pyspec.speculators.history import History, Tokens, n_common
 from pyspec.speculators.protocol import Law, check_kind
 
 __all__ = ["DraftModel", "DraftModelOptions"]
@@ -264,9 +264,7 @@ class DraftModel:
             self._epoch, self._n_same = history.epoch, 0
         held, tokens = self._held.view(), history.view()
         same = min(self._n_same, len(held))
-        n = min(len(held), len(tokens) - 1)
-        differs = np.flatnonzero(held[same:n] != tokens[same:n])
-        keep = same + int(differs[0]) if len(differs) else n
+        keep = min(same + n_common(held[same:], tokens[same:]), len(tokens) - 1)
         if keep < memory.n_past:
             if memory.rollback.can_roll_back(keep):
                 self.checkpoints.forget_behind(memory.roll_back(keep))

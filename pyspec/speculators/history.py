@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pyspec.errors import InvalidValueError
 
-__all__ = ["History", "Tokens", "as_tokens"]
+__all__ = ["History", "Tokens", "as_tokens", "n_common"]
 
 Tokens = NDArray[np.int32]  # [n_tokens]
 
@@ -118,3 +118,10 @@ class History:
     def tail(self, n_tokens: int) -> Tokens:
         """The last `n_tokens` (fewer if there are fewer), read only, without a copy."""
         return self._readable[max(0, self._n - n_tokens) : self._n]
+
+
+def n_common(a: Tokens, b: Tokens) -> int:
+    """Tokens at the beginning that `a` and `b` have in common."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(a[:n] != b[:n])
+    return int(differs[0]) if len(differs) else n

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyspec.config import int_between, validate
 from pyspec.errors import InvalidValueError, StateError
-from pyspec.speculators.history import History, Tokens, as_tokens
+from pyspec.speculators.history import History, Tokens, as_tokens, n_common
 from pyspec.speculators.ngram_table import N_MAX, NgramTable
 from pyspec.speculators.ngram_trie import NgramTrie
 from pyspec.speculators.protocol import check_kind, check_verdict
@@ -154,7 +154,7 @@ class NgramCache:
         What the text has in common with the one remembered before, from its start on, does not count again.
         """
         text = self._text.view() if isinstance(self._text, History) else self._text
-        n_known = _n_common(self._remembered, text)
+        n_known = n_common(self._remembered, text)
         if n_known < len(text):
             self._dynamic = self._dynamic.merge(NgramTable.from_tokens(text, n_known=n_known))
             self._remembered = text.copy()
@@ -309,10 +309,3 @@ def _frequent(table: NgramTable, ngram: list[int], limits: tuple[int, int], weig
     if weights:
         best = max(range(len(tokens)), key=lambda i: counts[i] * weights.get(tokens[i], 1))
     return tokens[best] if 100 * counts[best] >= percent * total else -1
-
-
-def _n_common(one: Tokens, other: Tokens) -> int:
-    """Tokens that two texts have in common at their start."""
-    n = min(len(one), len(other))
-    differs = np.flatnonzero(one[:n] != other[:n])
-    return int(differs[0]) if len(differs) else n

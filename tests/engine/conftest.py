@@ -1,54 +1,17 @@
-"""Requests with known answers, and speculators that are often wrong, for tests of many sequences at once."""
+"""The models of the engine's tests, and what each says to the prompts of `engine_rig`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from pyspec import Llama
-from pyspec.speculators import History, Scripted
-
-#: One of each way in which memory is built; "tiny" is a trained hybrid.
-#: The last three can do less: not share, not batch several tokens of each, not choose rows of a batch.
-KINDS = "llama gemma3 mamba2 rwkv7 lfm2 qwen35 falcon-h1 granitehybrid tiny deepseek4 arwkv7 cogvlm".split()
-N_TOKENS = 24
+from engine_rig import Answers
 
 
 @pytest.fixture(scope="session")
 def model_of(arch_model: Callable[[str], Path], tiny_target_path: Path) -> Callable[[str], Path]:
     return lambda kind: tiny_target_path if kind == "tiny" else arch_model(kind)
-
-
-class Answers:
-    """Prompts with what plain decoding says to each when nobody else is there."""
-
-    def __init__(self, path: Path, n_prompts: int, *, n_tokens: int = N_TOKENS) -> None:
-        rng = np.random.default_rng(5)
-        with Llama(path, n_ctx=256, n_threads=1, spec=None) as llm:
-            self.prompts = [rng.integers(1, llm.n_vocab, int(rng.integers(3, 40))).tolist() for _ in range(n_prompts)]
-            made = [llm.generate(p, max_tokens=n_tokens, ignore_eos=True) for p in self.prompts]
-        self.tokens = [one.tokens for one in made]
-
-    def misleading(self, seed: int) -> Scripted:
-        """Drafts of 0 to 6 tokens of the right answer, most with a wrong one; it knows all answers."""
-        rng = np.random.default_rng(seed)
-
-        def draft(history: History, n_max: int) -> list[int]:
-            text = history.view().tolist()
-            for prompt, answer in zip(self.prompts, self.tokens, strict=True):
-                if text[: len(prompt)] == prompt:
-                    at = len(text) - len(prompt)
-                    tokens = answer[at : at + min(n_max, int(rng.integers(0, 7)))]
-                    if tokens and rng.random() < 0.6:
-                        wrong = int(rng.integers(0, len(tokens)))
-                        tokens[wrong] = (tokens[wrong] + 1) % 100
-                    return tokens
-            return []
-
-        return Scripted(draft)
 
 
 @pytest.fixture(scope="session")

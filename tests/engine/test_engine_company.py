@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from conftest import KINDS, N_TOKENS
+from engine_rig import KINDS, N_TOKENS
 
 from pyspec import Engine
 from pyspec.speculators import Speculator
@@ -119,7 +119,8 @@ def test_a_shared_buffer_changes_a_text_only_where_two_tokens_are_nearly_as_like
     with Engine(model_of("tiny"), n_parallel=3, **SETTINGS) as engine:
         assert engine.rollback == "shadow"
         drafts = misleading(answers)
-        together = [engine.submit(p, spec=drafts(), **how).result(60) for p in answers.prompts]
+        tickets = [engine.submit(p, spec=drafts(), **how) for p in answers.prompts]
+        together = [ticket.result(60) for ticket in tickets]
     for one, other in zip(alone, together, strict=True):
         for a, b in zip(one.logprobs, other.logprobs, strict=True):
             assert abs(a.top[0][1] - b.top[0][1]) < 0.2

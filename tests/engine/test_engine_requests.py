@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from conftest import N_TOKENS
+from engine_rig import N_TOKENS
 
 from pyspec import Engine
 from pyspec.constraint import Regex

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import KINDS
+from engine_rig import KINDS
 
 from pyspec import Engine, Llama
 
@@ -23,7 +23,7 @@ def family(model_of):
             with Engine(model_of(kind), n_parallel=1, spec="none", share_prefix=False, **SETTINGS) as engine:
                 n_vocab = engine.model.vocab.n_tokens
                 common = rng.integers(1, n_vocab, N_COMMON).tolist()
-                prompts = [common + rng.integers(1, n_vocab, 5 + i).tolist() for i in range(6)]
+                prompts = [common + rng.integers(1, n_vocab, 70 + i).tolist() for i in range(6)]
                 answers = [engine.generate(p, max_tokens=8, ignore_eos=True).tokens for p in prompts]
             known[kind] = prompts, answers
         return known[kind]
