@@ -17,13 +17,14 @@ from pyspec.arguments import as_max_tokens, as_stops, check_call, prompt_text, p
 from pyspec.completion import Completion, completed
 from pyspec.config import SamplingOptions
 from pyspec.constraint import Constraint, as_constraint
-from pyspec.constraint.sampler import constrained, matcher_of
+from pyspec.constraint.sampler import constrained, follower_of, matcher_of
 from pyspec.decoder import Chooser, Decoder, Request
 from pyspec.drafting import Drafting
 from pyspec.errors import UnknownOptionError
 from pyspec.halt import Halt
 from pyspec.logprobs import LogprobRecorder
 from pyspec.speculator_pool import tell_silence
+from pyspec.speculators import Grammar
 from pyspec.stats import Stats
 from pyspec.text import Pieces, TextStream
 
@@ -123,6 +124,7 @@ class Generation:
         drafting: who drafts.
         reuse: go on from what memory holds.
         halt: ends it from outside; its own if not given.
+        follows: others may draft later (`draft_with`) what a GBNF grammar forces.
 
     Raises:
         PyspecError: a prompt or an option that this model cannot take; nothing happened.
@@ -138,11 +140,11 @@ class Generation:
         *,
         reuse: bool = False,
         halt: Halt | None = None,
+        follows: bool = False,
     ) -> None:
         self._start = perf_counter()
         self.halt = Halt() if halt is None else halt
         self.halt.limit(call.timeout_s)
-        self._model = voice.model
         self._sampler, self._sampling = Sampler(voice.model, sampling), sampling
         self._drafting = drafting
         tokens = prompt_tokens(voice.model.vocab, prompt)
@@ -153,6 +155,9 @@ class Generation:
         ends = frozenset(tokens_in_range(call.stop_tokens, voice.n_vocab, name="stop_tokens").tolist())
         ends |= frozenset() if call.ignore_eos else voice.eog
         self._matcher = matcher_of(call.constraint, sampling, voice.model, ends=ends)
+        self._follower = None
+        if follows or any(isinstance(member, Grammar) for member in drafting.members):
+            self._follower = follower_of(self._sampler, voice.model, sampling)
         self.request = Request(
             prompt=tokens,
             sampler=self._chooser(drafting),
@@ -183,7 +188,7 @@ class Generation:
         self.request = replace(self.request, drafting=drafting, sampler=self._chooser(drafting))
 
     def _chooser(self, drafting: Drafting) -> Chooser:
-        return constrained(self._sampler, self._matcher, self._model, drafting, self._sampling)
+        return constrained(self._sampler, self._matcher, self._follower, drafting, self._sampling)
 
     def _may_not_go_on(self) -> bool:
         return self._matcher is not None and self._matcher.is_finished

@@ -216,6 +216,7 @@ def chat_stream(
     **options: Any,
 ) -> Generator[str | ChatCompletion, None, ChatCompletion]:
     """Answer a conversation piece by piece; see `Llama.chat_stream`."""
+    _check_variables(variables or {})
     prompt = chat_prompt(
         llm.model,
         messages,
@@ -225,13 +226,28 @@ def chat_stream(
         **(variables or {}),
     )
     names = [tool["function"]["name"] for tool in tools or ()]
-    for piece in llm.stream(prompt.tokens, **{"reuse": True} | options):
-        if isinstance(piece, Completion):
-            answer = _answered(llm, prompt, piece, names)
-            yield answer
-            return answer
-        yield piece
+    with closing(llm.stream(prompt.tokens, **{"reuse": True} | options)) as pieces:
+        for piece in pieces:
+            if isinstance(piece, Completion):
+                answer = _answered(llm, prompt, piece, names)
+                yield answer
+                return answer
+            yield piece
     raise AssertionError("a stream ends with its completion")
+
+
+def _check_variables(variables: Mapping[str, Any]) -> None:
+    """Refuse names that are parameters of their own.
+
+    Raises:
+        InvalidValueError: with the first of them.
+    """
+    own = {"model", "messages", "tools", "template", "add_generation_prompt"}
+    for name in variables:
+        if not isinstance(name, str) or name in own:
+            raise InvalidValueError(
+                name="variables", value=dict(variables), allowed=f"without {name!r}, a parameter of its own"
+            )
 
 
 def _answered(llm: Llama, prompt: ChatPrompt, completion: Completion, names: Sequence[str]) -> ChatCompletion:

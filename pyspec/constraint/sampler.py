@@ -21,7 +21,7 @@ from pyspec.errors import ConstraintError, InvalidValueError, PyspecError
 from pyspec.residual import ResidualSampler, TargetSampler, with_residual
 from pyspec.speculators.grammar import Grammar
 
-__all__ = ["ConstrainedSampler", "GrammarFollower", "constrained", "matcher_of"]
+__all__ = ["ConstrainedSampler", "GrammarFollower", "constrained", "follower_of", "matcher_of"]
 
 _log = logging.getLogger("pyspec")
 
@@ -151,7 +151,11 @@ def matcher_of(
 
 
 def constrained(
-    sampler: Sampler, matcher: Matcher | None, model: Model, drafting: Drafting, options: SamplingOptions
+    sampler: Sampler,
+    matcher: Matcher | None,
+    follower: GrammarFollower | None,
+    drafting: Drafting,
+    options: SamplingOptions,
 ) -> TargetSampler | ResidualSampler:
     """What chooses a generation's tokens, by everything that was asked for.
 
@@ -160,7 +164,7 @@ def constrained(
     Args:
         sampler: the target's, with its GBNF grammar if there is one.
         matcher: of the generation's constraint.
-        model: the target.
+        follower: of the sampler's GBNF grammar, None for no drafts from it.
         drafting: who drafts.
         options: the sampler's.
 
@@ -172,15 +176,18 @@ def constrained(
     drafters = [member for member in drafting.members if isinstance(member, Grammar)]
     if matcher is not None:
         chooser, forced = ConstrainedSampler(sampler, matcher), matcher.forced
-    elif drafters and (follower := _follow(sampler, model, options)) is not None:
+    elif drafters and follower is not None:
         chooser, forced = follower, follower.forced
     for drafter in drafters:
         drafter.follow(forced, certain=matcher is not None)
     return with_residual(chooser, drafting, options)
 
 
-def _follow(sampler: Sampler, model: Model, options: SamplingOptions) -> GrammarFollower | None:
-    """A follower of the sampler's GBNF grammar, None where there is none or where it cannot be followed."""
+def follower_of(sampler: Sampler, model: Model, options: SamplingOptions) -> GrammarFollower | None:
+    """A follower of the sampler's GBNF grammar, None where there is none or where it cannot be followed.
+
+    The first one of a model reads its vocabulary, which takes a second where that is large.
+    """
     if options.grammar is None:
         return None
     if options.grammar_root != "root":

@@ -232,7 +232,8 @@ class Engine:
         self._worker.refuse_closed()
         refuse_unknown({name: None for name in options if name in ("reuse", "on_text")}, Engine.submit)
         call, sampling = self._voice.options(options)
-        generation = Generation(self._voice, prompt, call, sampling, Drafting(None), reuse=True)
+        spec = self._spec if spec is _DEFAULT else spec
+        generation = Generation(self._voice, prompt, call, sampling, Drafting(None), reuse=True, follows=drafts(spec))
         n_prompt = len(generation.request.prompt)
         n_ctx = self._sequences.memories[0].n_ctx
         if n_prompt == 0:
@@ -240,7 +241,6 @@ class Engine:
         if n_prompt > n_ctx:
             raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx)
         n_new = n_ctx if call.max_tokens is None else call.max_tokens
-        spec = self._spec if spec is _DEFAULT else spec
         job = Job(
             ticket=Ticket(generation, self),
             spec=spec() if callable(spec) and not hasattr(spec, "draft") else spec,

@@ -78,6 +78,9 @@ def write_session(path: str | PathLike[str], data: SessionData) -> int:
     except (TypeError, ValueError) as error:
         allowed = f"options that JSON can hold ({error})"
         raise InvalidValueError(name="defaults", value=data.defaults, allowed=allowed) from error
+    if len(header) > _N_HEADER_MAX:
+        allowed = f"defaults and turns of at most {_N_HEADER_MAX} bytes as JSON, not {len(header)}"
+        raise InvalidValueError(name="session", value=f"{len(data.turns)} turns", allowed=allowed)
     start = _MAGIC + _VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little") + header
     return _write([start, *parts], Path(path))
 
