@@ -199,6 +199,7 @@ void bind_facts(PyContext & context) {
         .def_property_readonly("n_rs_seq", &Context::n_rs_seq)
         .def_property_readonly("n_outputs_max", &Context::n_outputs_max)
         .def_property_readonly("kv_unified", &Context::kv_unified)
+        .def_property_readonly("mixes_sequences", &Context::mixes_sequences)
         .def_property_readonly("n_threads", &Context::n_threads)
         .def_property_readonly("n_threads_batch", &Context::n_threads_batch)
         .def_property_readonly("n_outputs", &Context::n_outputs)

@@ -306,6 +306,10 @@ class Context:
     @property
     def kv_unified(self) -> bool: ...
     @property
+    def mixes_sequences(self) -> bool:
+        """Whether llama.cpp mixes up the states of several sequences, decoded together or one by one."""
+
+    @property
     def n_threads(self) -> int: ...
     @property
     def n_threads_batch(self) -> int: ...

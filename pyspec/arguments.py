@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspec._core import Model, Vocab, devices
+from pyspec._core import Model, Vocab
 from pyspec.budget import BudgetOptions
 from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, between, int_between, optional
 from pyspec.errors import (
@@ -24,6 +24,7 @@ from pyspec.errors import (
     UnsupportedError,
     VocabularyMissingError,
 )
+from pyspec.memory import has_device
 from pyspec.speculators import Tokens, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
 
@@ -223,8 +224,7 @@ def as_budget(budget: object, n_draft: int | None) -> BudgetOptions | None:
     if budget not in BUDGETS:
         raise InvalidValueError(name="budget", value=budget, allowed=f"one of {', '.join(BUDGETS)}, or BudgetOptions")
     if budget == "measured":
-        on_cpu = all(device.kind == "cpu" for device in devices())
-        return BudgetOptions(slope=SLOPE_CPU if on_cpu else SLOPE_DEVICE)
+        return BudgetOptions(slope=SLOPE_DEVICE if has_device() else SLOPE_CPU)
     return None if budget == "off" else BudgetOptions(measured=False)
 
 

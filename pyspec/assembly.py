@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspec._core import Context, Model, devices
+from pyspec._core import Context, Model
 from pyspec.exact import ExactMemory
-from pyspec.memory import Capabilities, probe
+from pyspec.memory import Capabilities, has_device, probe
 from pyspec.rollback import StrategyCost, cached_costs, candidates, check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
 from pyspec.width_costs import cached_width_costs
@@ -79,8 +79,8 @@ def assemble(
     settings = {name: str(value) for name, value in options.items()} | {"placement": str(placement)}
     costs: dict[str, StrategyCost] = {}
     if rollback == "auto":
-        device = any(found.kind != "cpu" for found in devices())
-        costs = cached_costs(context, candidates(can, spare=spare, device=device), spare=spare_id, settings=settings)
+        names = candidates(can, spare=spare, device=has_device())
+        costs = cached_costs(context, names, spare=spare_id, settings=settings)
     strategy, reason = choose(
         context, can, rollback, spare=spare_id, checkpoint_budget_bytes=checkpoint_budget_bytes, costs=costs
     )

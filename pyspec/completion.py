@@ -1,6 +1,6 @@
 """What a generation returns.
 
-Owns the result's fields, how they print and where they come from; leaves generating to `pyspec.llm`.
+Owns the result's fields, how they print and where they come from; leaves generating to `pyspec.generating`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspec._core import STATE_ON_DEVICE, STATE_PARTIAL_ONLY, Context
+from pyspec._core import STATE_ON_DEVICE, STATE_PARTIAL_ONLY, Context, devices
 from pyspec.errors import MemoryRefusedError, UnsupportedError
 
-__all__ = ["Capabilities", "probe"]
+__all__ = ["Capabilities", "has_device", "probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,11 @@ class Capabilities:
     can_shadow: bool
     state_bytes: int
     can_keep_on_device: bool
+
+
+def has_device() -> bool:
+    """Whether llama.cpp found anything beside the CPU."""
+    return any(device.kind != "cpu" for device in devices())
 
 
 def probe(context: Context, *, seq_id: int = 0) -> Capabilities:

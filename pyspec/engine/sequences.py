@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pyspec._core import Context, Model, devices
+from pyspec._core import Context, Model
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, UnsupportedError
-from pyspec.memory import probe
+from pyspec.memory import has_device, probe
 from pyspec.rollback import Rollback, cached_costs, candidates, check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators.history import Tokens
@@ -25,9 +25,6 @@ __all__ = ["MAX_SEQUENCES", "MemberMemory", "Part", "Sequences"]
 
 MAX_SEQUENCES = 256
 """Most sequences of a context, spare ones included (LLAMA_MAX_SEQ in llama.cpp's src/llama-cparams.h)."""
-
-MIXED_UP = ("plamo2",)
-"""Architectures whose sequences harm each other's states even in decodes of their own, seen at llama.cpp 0c1e57098."""
 
 
 class MemberMemory(SequenceMemory):
@@ -133,14 +130,8 @@ class Sequences:
                 why="a snapshot needs all tokens of a decode in one graph, and sequences of different widths are split",
                 way_out="use 'shadow', 'fork', 'checkpoint-host' or 'auto'",
             )
-        if n_sequences > 1 and model.architecture in MIXED_UP:
-            raise UnsupportedError(
-                what=f"n_parallel={n_sequences} with architecture {model.architecture!r}",
-                why="llama.cpp writes the states of one of its sequences over those of others",
-                way_out="use n_parallel=1, which shares nothing between requests at work",
-            )
         given = dict(options or {})
-        device = any(found.kind != "cpu" for found in devices())
+        device = has_device()
         wants_spares = needs_spare(rollback, model.memory_kind)
         if given.get("kv_unified") is None:
             given["kv_unified"] = device or model.memory_kind in ("recurrent", "hybrid")
@@ -155,6 +146,12 @@ class Sequences:
             )
         self.n_cells = (given["kv_unified"] and n_cells) or n_ctx * n_sequences
         self.context = Context(model, **given | {"n_seq_max": n_seq_max, "n_ctx": self.n_cells})
+        if n_sequences > 1 and self.context.mixes_sequences:
+            raise UnsupportedError(
+                what=f"n_parallel={n_sequences} with architecture {model.architecture!r}",
+                why="llama.cpp writes the states of one of its sequences over those of others",
+                way_out="use n_parallel=1, which shares nothing between requests at work",
+            )
         self.capabilities = probe(self.context)
         self.can_batch = self._probe_batch()
         self.splits = self.capabilities.kind in ("recurrent", "hybrid") or not self.context.kv_unified

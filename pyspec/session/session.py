@@ -1,7 +1,7 @@
 """A conversation: turns on one text, of which memory keeps as much as it can.
 
 Owns the text's tokens, the record of turns, how much of the text the model sees, and saving and loading. Leaves
-generating to `pyspec.llm`, what memory can keep to `pyspec.checkpoints`, and what of it is saved to `session_state`.
+generating to `pyspec.generating`, what memory can keep to `pyspec.checkpoints`, and what of it is saved to `state`.
 """
 
 from __future__ import annotations
