@@ -41,6 +41,12 @@ _ASK_AT_LEAST_EVERY = 16
 _N_PROBE = 2
 _PROBES_RARER = 16
 
+_SURE = 32
+"""A cheap speculator whose last draft was right to its end, after so many right tokens in a row, is asked alone."""
+
+_PLAIN_SEEN_EVERY = 4
+"""Where nobody is asked, of so many decodes one is enough to know what plain decoding costs."""
+
 _CLEARLY = 1.15
 """So many times the gain of a member before it must another one promise: of several estimates, the highest is mostly
 one that errs upwards."""
@@ -178,37 +184,39 @@ class BudgetedDrafting(Drafting):
         self._cheap = [member for member in self._members if not member.decodes]
         self._round = RoundCosts(keeps_accepted=keeps_accepted)
         self._chosen: Watched | None = None
+        self._leader: Watched | None = None  # sure enough to be asked alone
+        self._quiet_until = 0  # nothing is open, and at shorter histories nobody is asked
 
     def begin(self, prompt: Tokens) -> None:
         """As `Drafting.begin`; costs and records of earlier generations stay."""
         self.counts = DraftingCounts()
         self.drafted, self.laws = [], []
-        self._chosen = None
+        self._chosen = self._leader = None
+        self._quiet_until = 0
         for member in self._members:
             member.begin()
             checked_begin(member.speculator, prompt)
 
     def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
         """As `Drafting.draft`, cut to the length that pays."""
+        if len(history) < self._quiet_until:
+            self.counts.n_silent += 1
+            self.decision = _NOT_ASKED
+            return []
+        self._quiet_until = 0
         self._round.n_pending = n_pending
-        cheap = self._cheap
-        for member in cheap:
-            if not member.is_open and len(history) >= member.ask_at:
-                self._ask(member, history, n_max, n_vocab)
-        (best, best_n, best_ratio), whole = self._best(cheap, n_max)
-        if again := [member for member in whole if member.n_open < n_max and member.asked_at < len(history)]:
-            for member in again:
-                self._close(member)  # it is right so far, and more of it is wanted
-                self._ask(member, history, n_max, n_vocab)
-            (best, best_n, best_ratio), _ = self._best(cheap, n_max)
-        for member in self._members[len(cheap) :]:
+        best = None
+        if self._leader is not None:
+            best, best_n, best_ratio = self._cheap_offer([self._leader], history, n_max, n_vocab)
+        if best is None:
+            best, best_n, best_ratio = self._cheap_offer(self._cheap, history, n_max, n_vocab)
+        for member in self._members[len(self._cheap) :]:
             n, ratio = self._costly_offer(member, history, n_max, n_vocab, best_ratio)
             if n and ratio > best_ratio:
                 best, best_n, best_ratio = member, n, ratio
         self._chosen = best
         if best is None:
-            self.counts.n_silent += 1
-            self.decision = self._why_silent(len(history))
+            self._fall_silent(len(history))
             return []
         self.author = best.speculator.name
         best.decoded = True
@@ -221,6 +229,8 @@ class BudgetedDrafting(Drafting):
 
     def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
         """Learn the cost of the width, and of going back."""
+        if self._quiet_until and width == 1 and self.n_rounds % _PLAIN_SEEN_EVERY:
+            return
         self.cost.observe(width, decode_s)
         if self.options.measured and rollback_s > 0:
             self._round.rollback += _FADE * (rollback_s - self._round.rollback)
@@ -229,11 +239,17 @@ class BudgetedDrafting(Drafting):
         """Judge all open proposals by what the target said."""
         self.drafted, self.laws = [], []
         self.n_rounds += 1
+        if self._quiet_until and not n_drafted:
+            return
         for member in self._members:
             if n_drafted and member is not self._chosen:
                 checked_accept(member.speculator, n_drafted, n_accepted, own=False)
             if member.is_open and member.compare(history):
                 self._close(member)
+        chosen = self._chosen
+        if n_drafted:
+            is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
+            self._leader = chosen if is_sure else None
         self._chosen = None
 
     def get_state(self) -> dict[str, Any]:
@@ -250,6 +266,21 @@ class BudgetedDrafting(Drafting):
             member.record.set_state(record)
 
     # ------------------------------------------------------------- offers
+    def _cheap_offer(
+        self, members: list[Watched], history: History, n_max: int, n_vocab: int
+    ) -> tuple[Watched | None, int, float]:
+        """The best of what these propose, as `_best`; they are asked where nothing of theirs is open."""
+        for member in members:
+            if not member.is_open and len(history) >= member.ask_at:
+                self._ask(member, history, n_max, n_vocab)
+        best, whole = self._best(members, n_max)
+        if again := [member for member in whole if member.n_open < n_max and member.asked_at < len(history)]:
+            for member in again:
+                self._close(member)  # it is right so far, and more of it is wanted
+                self._ask(member, history, n_max, n_vocab)
+            best, _ = self._best(members, n_max)
+        return best
+
     def _best(self, members: list[Watched], n_max: int) -> tuple[tuple[Watched | None, int, float], list[Watched]]:
         """The member whose proposal promises most, how much of it to draft, and by how much that beats plain.
 
@@ -304,6 +335,14 @@ class BudgetedDrafting(Drafting):
         return not first
 
     # ------------------------------------------------------------- parts
+    def _fall_silent(self, n_history: int) -> None:
+        """No draft; and where nothing is open, none is thought about before somebody may be asked again."""
+        self.counts.n_silent += 1
+        self.decision = self._why_silent(n_history)
+        self._leader = None
+        if len(self._cheap) == len(self._members) and not any(member.is_open for member in self._members):
+            self._quiet_until = min((member.ask_at for member in self._members), default=0)
+
     def _why_silent(self, n_history: int) -> Decision:
         """Why there is no draft: what is proposed, or would have to be decoded first, does not pay; or nothing is."""
         asked = False

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from time import perf_counter
 
-from pyspec.budget import AcceptanceRecord, BudgetOptions
+from pyspec.acceptance import AcceptanceRecord
+from pyspec.budget import BudgetOptions
 from pyspec.speculators import History, Speculator, checked_draft, optional
 
 __all__ = ["Watched"]
@@ -82,15 +83,17 @@ class Watched:
 
     def compare(self, history: History) -> bool:
         """Judge the open proposal by the new tokens of the history; True when that closed it."""
-        for token in history.view()[self.seen :].tolist():
-            right = token == self.proposal[self.n_right]
-            self.record.observe(self.streak, self.match_length, right)
-            self.seen += 1
-            if not right:
-                self.streak, self.seen = 0, len(history)
-                return True
-            self.streak += 1
-            self.n_right += 1
-            if not self.is_open:
-                return True
-        return False
+        said = history.view()[self.seen :].tolist()
+        proposed = self.proposal[self.n_right : self.n_right + len(said)]
+        n_right = len(proposed)
+        if proposed != said[:n_right]:
+            n_right = next(i for i, token in enumerate(proposed) if token != said[i])
+        self.record.observe_right(self.streak, self.match_length, n_right)
+        self.streak += n_right
+        self.n_right += n_right
+        self.seen += n_right
+        if n_right < len(proposed):
+            self.record.observe(self.streak, self.match_length, False)
+            self.streak, self.seen = 0, len(history)
+            return True
+        return not self.is_open

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspec.budget import N_STREAK, AcceptanceRecord, BudgetOptions, CostModel, RoundCosts, best_length
+from pyspec.acceptance import N_STREAK, AcceptanceRecord
+from pyspec.budget import BudgetOptions, CostModel, RoundCosts, best_length
 from pyspec.errors import InvalidValueError, StateError
 
 OPTIONS = BudgetOptions()
@@ -241,6 +242,19 @@ def test_many_long_rows_promise_the_next_one():
         for streak in range(64):
             record.observe(streak, 12, True)
     assert record.expected(20, 12, 40)[-1] > 0.85
+
+
+@pytest.mark.parametrize(("streak", "n"), [(0, 0), (0, 1), (0, 90), (1, 1), (7, 9), (60, 30), (200, 3)])
+def test_a_row_is_observed_as_its_tokens_one_by_one(streak: int, n: int):
+    at_once, one_by_one = taught([True, False] * 3), taught([True, False] * 3)
+    at_once.expected(3, 12, 50)  # what was computed before must not stay
+    at_once.observe_right(streak, 12, n)
+    for i in range(streak, streak + n):
+        one_by_one.observe(i, 12, True)
+    assert all(
+        np.array_equal(a, b) for a, b in zip(*(r.get_state().values() for r in (at_once, one_by_one)), strict=True)
+    )
+    assert np.array_equal(at_once.expected(0, 12, 50), one_by_one.expected(0, 12, 50))
 
 
 def test_a_record_that_was_restored_expects_the_same_rows():

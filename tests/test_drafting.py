@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ DEAR = 1.0
 
 
 class World:
-    """Generates a known text with a drafting, each decode of width w taking 1 + slope * (w - 1) seconds."""
+    """Generates a known text with a drafting, each decode of width w taking 1 + slope * (w - 1) units."""
 
     def __init__(
         self,
@@ -32,10 +33,12 @@ class World:
         *,
         slope: float = CHEAP,
         n_prompt: int = 4,
+        unit: float = 1.0,
         **options: Any,
     ) -> None:
         self.text = list(text)
         self.slope = slope
+        self.unit = unit
         self.n_prompt = n_prompt
         settings = BudgetOptions(**options)
         self.drafting = BudgetedDrafting(speculator, settings, cost=CostModel(settings), keeps_accepted=True)
@@ -58,7 +61,7 @@ class World:
             history.extend(self.text[start : start + right + 1])
             width = 1 + len(draft)
             seconds = 1 + self.slope * (width - 1)
-            self.drafting.observe(width, seconds, 0.0)
+            self.drafting.observe(width, seconds * self.unit, 0.0)
             self.drafting.settle(history, len(draft), right)
             self.widths.append(width)
             self.starts.append(start)
@@ -197,19 +200,45 @@ def test_a_later_one_must_promise_clearly_more(n_second: int, author: str):
 
 
 def test_where_two_part_less_is_drafted_than_where_one_is_alone():
-    """Both were always right so far; where they say different things, one of them is not."""
+    """Both were right so far but for every 20th token; where they say different things, one of them is not."""
     lengths = []
     for parts_at in (3, 64):
-        one = truth(TEXT, n=16)
+        one = truth(TEXT, lambda i: i < 416 and i % 20 == 15, n=16)
         other = Scripted(
             lambda history, n_max, parts_at=parts_at: [
-                t if len(history) < 400 or i < parts_at else N_VOCAB - 1
-                for i, t in enumerate(TEXT[len(history) : len(history) + min(16, n_max)])
+                t + (i < 416 and i % 20 == 15) if len(history) < 400 or i - len(history) < parts_at else N_VOCAB - 1
+                for i, t in enumerate(TEXT[len(history) : len(history) + min(16, n_max)], len(history))
             ]
         )
         world = World(TEXT[:450], Chain([one, other], n_vocab=N_VOCAB), slope=0.4).run()
         lengths.append(next(width for at, width in zip(world.starts, world.widths, strict=True) if at >= 416))
     assert lengths[0] < lengths[1]
+
+
+def test_one_that_is_right_again_and_again_is_asked_alone_until_it_errs():
+    calls: list[int] = []
+
+    def listen(history: History, n_max: int) -> list[int]:
+        calls.append(len(history))
+        return TEXT[len(history) : len(history) + 1]
+
+    World(TEXT, Chain([truth(TEXT, lambda i: i == 400, n=16), Scripted(listen)], n_vocab=N_VOCAB)).run()
+    assert not [at for at in calls if 150 < at <= 400]
+    assert [at for at in calls if 400 < at < 420]
+
+
+def test_where_nothing_is_open_nobody_is_thought_of_before_the_next_call():
+    calls: list[int] = []
+
+    def listen(history: History, n_max: int) -> list[int]:
+        calls.append(len(history))
+        return []
+
+    world = World(TEXT, Scripted(listen), unit=1e-6).run()  # a call takes longer than a decode
+    assert world.drafting.counts.n_silent == len(world.widths) - 1, "there is no room in the last round"
+    late = [after - at for at, after in pairwise(calls) if at > 100]
+    assert late, "it is heard again now and then"
+    assert min(late) > 4, "and seldom"
 
 
 def test_all_hear_about_a_draft_that_was_decoded():

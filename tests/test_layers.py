@@ -10,16 +10,16 @@ import pyspec
 PACKAGE = Path(pyspec.__file__).parent
 # docs/development.md and README.md show the same order.
 LAYERS = (
-    {"errors", "config", "rounds", "oracle", "html", "summary", "stats", "cache", "models", "progress"},
+    {"errors", "config", "rounds", "oracle", "html", "summary", "stats", "cache", "models", "progress"} | {"shown"},
     {"_core"},
-    {"speculators", "verify", "text", "budget", "agreement", "watched", "drafting", "residual", "constraint"}
-    | {"halt", "logprobs"},
+    {"speculators", "verify", "text", "budget", "acceptance", "agreement", "watched", "drafting", "residual"}
+    | {"constraint", "halt", "logprobs"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly", "checkpoints", "held"}
     | {"cost_cache", "width_costs"},
     {"speculators.draft_model", "request", "decoder"},
     {"testing", "arguments", "completion", "speculator_pool", "generation"},
     {"engine"},
-    {"llm", "generating", "many", "asynchronous", "chat", "compat", "session", "lossless", "bench"},
+    {"llm", "generating", "many", "asynchronous", "streams", "chat", "compat", "session", "lossless", "bench"},
     {"cli", "__main__", ""},
 )
 

@@ -12,7 +12,8 @@ import pytest
 
 from pyspec import Completion, Llama, Session
 from pyspec._core import Model
-from pyspec.budget import AcceptanceRecord, BudgetOptions
+from pyspec.acceptance import AcceptanceRecord
+from pyspec.budget import BudgetOptions
 from pyspec.errors import AbortedError, StateError
 from pyspec.session.file import read_session, write_session
 from pyspec.speculators import History

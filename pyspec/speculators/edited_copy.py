@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pyspec.config import int_between, validate
 from pyspec.errors import StateError
-from pyspec.speculators.history import History, Tokens, as_tokens
+from pyspec.speculators.history import History, Tokens, as_tokens, n_common
 from pyspec.speculators.ngram_chains import NgramChains
 from pyspec.speculators.passage_edits import PassageEdits, realign
 from pyspec.speculators.protocol import check_kind, check_verdict
@@ -160,14 +160,27 @@ class EditedCopy:
     # ------------------------------------------------------------- following
     def _read(self, tokens: Tokens) -> None:
         """Go on in the passage by the tokens that are new."""
-        for i in range(self._n_read, len(tokens)):
-            if self._at is None:
-                break
+        i, n_tokens = self._n_read, len(tokens)
+        while i < n_tokens and self._at is not None:
             if self._edit is not None:
                 self._go_on_in_edit(tokens, i)
+            elif not self._coming and (n_same := self._go_on_unchanged(tokens, i, self._at)):
+                i += n_same
+                continue
             else:
                 self._go_on(tokens, i)
-        self._n_read = len(tokens)
+            i += 1
+        self._n_read = n_tokens
+
+    def _go_on_unchanged(self, tokens: Tokens, i: int, at: int) -> int:
+        """Go on by the tokens from `i` on that the passage has, too, where no known edit may begin; how many."""
+        passage = tokens[at : min(at + len(tokens) - i, i)]
+        if not self._edits.leaves(passage.tolist()):
+            return 0
+        n_same = n_common(passage, tokens[i:])
+        self._trust += n_same
+        self._at = at + n_same
+        return n_same
 
     def _go_on(self, tokens: Tokens, i: int) -> None:
         """Compare the token at `i` with what the passage, or a known edit of it, has next."""

@@ -81,11 +81,15 @@ class PassageEdits:
                 return old, new
         return (), ()
 
+    def leaves(self, passage: Sequence[int]) -> bool:
+        """Whether no edit begins in `passage`."""
+        return self._firsts.isdisjoint(passage)
+
     def applied(self, passage: Sequence[int], n_max: int) -> list[int]:
         """The first `n_max` tokens of `passage` as they are after the edits; fewer where it is shorter."""
-        firsts = self._firsts
-        if firsts.isdisjoint(passage[:n_max]):  # mostly
+        if self.leaves(passage[:n_max]):  # mostly
             return list(passage[:n_max])
+        firsts = self._firsts
         result: list[int] = []
         at = 0
         while len(result) < n_max and at < len(passage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyspec.errors import StateError
@@ -86,6 +87,32 @@ def test_inside_an_edit_without_an_end_little_is_promised():
     speculator, history = copying([*PASSAGE[:30], 7, 8])
     assert speculator.draft(history, 4)
     assert speculator.match_length < 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_that_is_read_at_once_is_read_as_token_by_token(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """A copy of a passage with random edits, some of them made again and again."""
+    rng = np.random.default_rng(seed)
+    passage = rng.integers(0, 40, 200).tolist()
+    copy: list[int] = []
+    for token in passage:
+        left_out, put_in = rng.random() < 0.03, rng.random() < 0.03
+        copy += [99, 98] if token == 7 else [] if left_out else [token, 97] if put_in else [token]
+    at_once, one_by_one = (EditedCopy(EditedCopyOptions(size_n=3)) for _ in range(2))
+    monkeypatch.setattr(one_by_one, "_go_on_unchanged", lambda *_: 0)
+    history = History(passage)
+    for speculator in (at_once, one_by_one):
+        speculator.begin(history.view())
+    at, n_drafted = 0, 0
+    while at < len(copy):
+        n = int(rng.integers(1, 30))
+        history.extend(copy[at : at + n])
+        at += n
+        draft = list(at_once.draft(history, 12))
+        assert draft == one_by_one.draft(history, 12)
+        assert at_once.match_length == one_by_one.match_length
+        n_drafted += len(draft)
+    assert n_drafted > 20
 
 
 def test_a_text_that_goes_its_own_way_loses_the_passage():
