@@ -172,21 +172,6 @@ def test_a_truncated_history_is_read_again(n_again: int) -> None:
     assert speculator.draft(history, 3) == ([] if n_again < 5 else [5, 6, 7])
 
 
-def test_a_history_cut_and_grown_again_is_drafted_from_as_if_new() -> None:
-    rng = random.Random(9)
-    n_drafted = 0
-    for _ in range(200):
-        speculator, history = begun(repetitive(rng, 4))
-        speculator.draft(history, 8)
-        history.truncate(rng.randrange(len(history) + 1))
-        history.extend(repetitive(rng, 4))
-        fresh, _ = begun(history.view().tolist())
-        draft = list(speculator.draft(history, 8))
-        assert draft == list(fresh.draft(history, 8))
-        n_drafted += len(draft)
-    assert n_drafted > 100
-
-
 def test_verdicts_change_nothing() -> None:
     speculator, history = begun([1, 2, 3, 4] * 10)
     before = pickle.dumps(speculator.get_state())

@@ -124,22 +124,6 @@ def test_a_prompt_longer_than_a_chunk_is_indexed_as_one() -> None:
         assert speculator.draft(history, 5) == reference_draft([*tokens, *key], 3, 5, 1)
 
 
-def test_a_new_generation_knows_nothing_of_the_history_before() -> None:
-    speculator, _ = begun([1, 2, 3, 4, 5])
-    speculator.begin(as_tokens([9, 1, 2]))
-    assert speculator.draft(History([9, 1, 2]), 8) == []
-
-
-@pytest.mark.parametrize("n_again", [0, 2, 100])
-def test_a_truncated_history_is_read_again(n_again: int) -> None:
-    speculator, history = begun([1, 2, 3, 4, 5, 6, 1, 2])
-    assert speculator.draft(history, 2) == [3, 4]
-    history.truncate(3)
-    history.extend([60 + i for i in range(n_again)])
-    history.extend([1, 2])
-    assert speculator.draft(history, 2) == ([3, 60] if n_again else [3, 1])
-
-
 # ------------------------------------------------------------------ learned lengths
 
 

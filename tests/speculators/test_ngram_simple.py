@@ -84,37 +84,6 @@ def test_verdicts_change_nothing() -> None:
     assert pickle.dumps(speculator.get_state()) == before
 
 
-def test_a_new_generation_knows_nothing_of_the_history_before() -> None:
-    speculator, _ = begun([1, 2, 3, 4, 5])
-    speculator.begin(as_tokens([9, 1, 2]))
-    assert speculator.draft(History([9, 1, 2]), 8) == []
-
-
-@pytest.mark.parametrize("n_again", [0, 2, 100])
-def test_a_truncated_history_is_read_again(n_again: int) -> None:
-    speculator, history = begun([1, 2, 3, 4, 5, 6, 1, 2])
-    assert speculator.draft(history, 2) == [3, 4]
-    history.truncate(3)
-    history.extend([60 + i for i in range(n_again)])
-    history.extend([1, 2])
-    assert speculator.draft(history, 2) == ([3, 60] if n_again else [3, 1])
-
-
-def test_a_history_cut_and_grown_again_is_drafted_from_as_if_new() -> None:
-    rng = random.Random(9)
-    n_drafted = 0
-    for _ in range(200):
-        speculator, history = begun(repetitive(rng, 4))
-        speculator.draft(history, 8)
-        history.truncate(rng.randrange(len(history) + 1))
-        history.extend(repetitive(rng, 4))
-        fresh, _ = begun(history.view().tolist())
-        draft = list(speculator.draft(history, 8))
-        assert draft == list(fresh.draft(history, 8))
-        n_drafted += len(draft)
-    assert n_drafted > 100
-
-
 def test_one_sequences_failures_never_cost_another_its_drafts() -> None:
     bad, history = begun([1, 2, 3, 4, 5, 6, 1, 2])
     good, _ = begun([1, 2, 3, 4, 5, 6, 1, 2])
