@@ -6,6 +6,7 @@ Leaves sampling options to `pyspec.config`.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 
 from pyspec._core import Model, Vocab
 from pyspec.budget import BudgetOptions
-from pyspec.config import CONTEXT_OPTIONS, MODEL_OPTIONS, Check, between, int_between, optional
+from pyspec.config import CONTEXT_CHECKS, MODEL_CHECKS, Check, between, int_between, optional
 from pyspec.errors import (
     InvalidValueError,
     TokenRangeError,
@@ -25,6 +26,7 @@ from pyspec.errors import (
     VocabularyMissingError,
 )
 from pyspec.memory import has_device
+from pyspec.rollback import NAMES
 from pyspec.speculators import Tokens, as_tokens
 from pyspec.speculators.draft_model import DraftModelOptions
 
@@ -35,11 +37,13 @@ __all__ = [
     "as_stops",
     "check_call",
     "check_object",
+    "checked_path",
     "drafts",
     "prompt_text",
     "prompt_tokens",
     "refuse_fork",
     "refuse_one",
+    "refuse_own",
     "refuse_unknown",
     "text_tokens",
     "tokens_in_range",
@@ -49,6 +53,11 @@ SLOPE_CPU, SLOPE_DEVICE = 0.4, 0.05
 """What one more token in a decode is taken to cost until it was measured, as a share of a decode of one."""
 
 BUDGETS = ("measured", "counts", "off")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
 
 _CHECKS: dict[str, Check] = {
     "path": (
@@ -85,7 +94,9 @@ _CHECKS: dict[str, Check] = {
     "logprobs": optional(int_between(0, 2**31 - 1)),
     "timeout_s": optional(between(0, 1e9)),
     "on_text": (lambda v: v is None or callable(v), "a function, or None"),
+    "on_done": (lambda v: v is None or callable(v), "a function, or None"),
     "context": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
+    "engine": (lambda v: v is None or (isinstance(v, dict) and all(map(_is_text, v))), "a dict of options, or None"),
     "model": (lambda v: v is None or isinstance(v, dict), "a dict of options, or None"),
     "draft_model": (
         lambda v: v is None or (isinstance(v, (str, PathLike)) and str(v) != "") or isinstance(v, Model),
@@ -95,8 +106,8 @@ _CHECKS: dict[str, Check] = {
         lambda v: v is None or isinstance(v, (dict, DraftModelOptions)),
         "DraftModelOptions, a dict of its fields, or None",
     ),
-    "rollback": (lambda v: isinstance(v, str), "the name of a strategy"),
-    "draft_rollback": (lambda v: isinstance(v, str), "the name of a strategy"),
+    "rollback": (lambda v: isinstance(v, str), f"one of {', '.join(NAMES)}"),
+    "draft_rollback": (lambda v: isinstance(v, str), f"one of {', '.join(NAMES)}"),
     "replay": (lambda v: isinstance(v, str), "'fused' or 'immediate'"),
 }
 
@@ -108,19 +119,36 @@ def _check(given: Mapping[str, object]) -> None:
 
 
 def check_object(given: Mapping[str, object]) -> None:
-    """Check what the constructor of `Llama` was given, by name.
+    """Check what the constructor of `Llama` or `Engine` was given, by name.
 
     Raises:
         InvalidValueError: the first value of a type or range that cannot be.
     """
-    _check(given)
-    for name, known in (("model", MODEL_OPTIONS), ("context", CONTEXT_OPTIONS)):
+    has_default = {"n_ctx"} if "n_parallel" in given and given["n_ctx"] is None else set()  # an engine has one
+    _check({name: value for name, value in given.items() if name not in has_default})
+    for name, known in (("model", MODEL_CHECKS), ("context", CONTEXT_CHECKS)):
         options: Any = given[name] or {}
         for option in options:
             if option in _CHECKS:
                 raise InvalidValueError(name=name, value=options, allowed=f"without {option}, a parameter of its own")
             if option not in known:
                 raise UnknownOptionError(name=str(option), known=known, where=f"{name} option")
+            ok, allowed = known[option]
+            if not ok(options[option]):
+                raise InvalidValueError(name=f"{name}[{option!r}]", value=options[option], allowed=allowed)
+
+
+def checked_path(path: object, name: str = "path") -> str | PathLike[str]:
+    """The name of a file.
+
+    Raises:
+        InvalidValueError: something else, or an empty one.
+    """
+    if isinstance(path, (str, PathLike)) and str(path) and "\0" not in str(path):
+        with contextlib.suppress(UnicodeEncodeError):
+            os.fsencode(path)
+            return path
+    raise InvalidValueError(name=name, value=path, allowed="the path of a file")
 
 
 def check_call(**given: object) -> None:
@@ -246,13 +274,28 @@ def as_max_tokens(max_tokens: int | None) -> int | None:
     return int(max_tokens) if max_tokens >= 0 else None
 
 
+def refuse_own(given: Mapping[str, object], own: Mapping[str, str]) -> None:
+    """Raise for a keyword that the call decides itself.
+
+    Args:
+        given: keywords.
+        own: why some cannot be given, by name.
+
+    Raises:
+        InvalidValueError: the first of them, with the reason.
+    """
+    for name in own:
+        if name in given:
+            raise InvalidValueError(name=name, value=given[name], allowed=f"left out: {own[name]}")
+
+
 def refuse_one(prompts: object) -> None:
     """Raise for one text where several prompts are wanted: its characters are none.
 
     Raises:
-        InvalidValueError: a text.
+        InvalidValueError: a text, or nothing that can be gone through.
     """
-    if isinstance(prompts, (str, bytes)):
+    if isinstance(prompts, (str, bytes)) or not isinstance(prompts, Iterable):
         raise InvalidValueError(name="prompts", value=prompts, allowed="several prompts, e.g. a list of texts")
 
 

@@ -19,7 +19,7 @@ from pyspec.halt import Halt
 if TYPE_CHECKING:
     from pyspec.generating import Generating
 
-__all__ = ["agenerate", "astream", "in_thread"]
+__all__ = ["adrained", "astream", "in_thread"]
 
 _T = TypeVar("_T")
 _END = object()
@@ -82,23 +82,25 @@ async def _wait(over: asyncio.Event) -> None:
         raise cancelled
 
 
-def astream(llm: Generating, prompt: str | Any, options: dict[str, Any]) -> AsyncGenerator[str | Completion]:
-    """`Llama.astream`."""
+def astream(
+    llm: Generating, start: Callable[[Halt], Generator[str | Completion, None, Any]]
+) -> AsyncGenerator[str | Completion]:
+    """A generation of `llm`, which `start` makes in the thread, to be ended by the halt that it gets."""
     halt = Halt()
 
     def stop() -> None:
         halt.cancel()
         llm._at_work.abort(halt)
 
-    return in_thread(lambda: llm._stream_to_completion(prompt, options, halt), stop)
+    return in_thread(lambda: start(halt), stop)
 
 
-async def agenerate(
-    llm: Generating, prompt: str | Any, on_text: Callable[[str], object] | None, options: dict[str, Any]
+async def adrained(
+    stream: AsyncGenerator[str | Completion, None], on_text: Callable[[str], object] | None
 ) -> Completion:
-    """`Llama.agenerate`."""
-    check_call(on_text=on_text)
-    async with aclosing(astream(llm, prompt, options)) as stream:
+    """The completion of a stream, whose texts go to `on_text`; see `pyspec.streams.drained`."""
+    async with aclosing(stream):
+        check_call(on_text=on_text)
         async for piece in stream:
             if isinstance(piece, Completion):
                 return piece

@@ -14,20 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pyspec.errors import InvalidValueError, UnknownOptionError
 
-__all__ = ["CONTEXT_OPTIONS", "MODEL_OPTIONS", "SamplingOptions", "from_keywords"]
-
-MODEL_OPTIONS = frozenset(
-    "devices main_gpu split_mode tensor_split use_mmap use_mlock use_extra_bufts check_tensors".split()
-)
-"""What `Llama(model={...})` may hold: parameters of `pyspec._core.Model` that `Llama` has no parameter for."""
-
-CONTEXT_OPTIONS = frozenset(
-    (
-        "n_outputs_max n_threads_batch type_k type_v offload_kqv op_offload swa_full kv_unified rope_scaling "
-        "rope_freq_base rope_freq_scale yarn_ext_factor yarn_attn_factor yarn_beta_fast yarn_beta_slow yarn_orig_ctx"
-    ).split()
-)
-"""What `Llama(context={...})` may hold: parameters of `pyspec._core.Context` that `Llama` has no parameter for."""
+__all__ = ["CONTEXT_CHECKS", "CONTEXT_OPTIONS", "MODEL_CHECKS", "MODEL_OPTIONS", "SamplingOptions", "from_keywords"]
 
 _T = TypeVar("_T")
 Check = tuple[Callable[[Any], bool], str]
@@ -54,6 +41,61 @@ def int_between(low: int, high: int) -> Check:
 def optional(check: Check) -> Check:
     """None, or what `check` allows."""
     return (lambda v: v is None or check[0](v)), f"None or {check[1]}"
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _row_of(kind: Callable[[Any], bool], what: str) -> Check:
+    return (
+        lambda v: v is None or (isinstance(v, (list, tuple)) and all(map(kind, v))),
+        f"None or a list of {what}",
+    )
+
+
+_BOOL: Check = (_is_bool, "True or False")
+_NUMBER: Check = (_is_real, "a number")
+_NAME: Check = (lambda v: isinstance(v, str) and v.isprintable(), "a name")
+_WHOLE = int_between(-(2**63), 2**63 - 1)
+
+MODEL_CHECKS: Mapping[str, Check] = {
+    "devices": _row_of(lambda v: isinstance(v, str), "names of devices"),
+    "main_gpu": _WHOLE,
+    "split_mode": _NAME,
+    "tensor_split": _row_of(_is_real, "numbers"),
+    "use_mmap": _BOOL,
+    "use_mlock": _BOOL,
+    "use_extra_bufts": _BOOL,
+    "check_tensors": _BOOL,
+}
+"""What `Llama(model={...})` may hold: parameters of `pyspec._core.Model` that `Llama` has no parameter for, by type."""
+MODEL_OPTIONS = frozenset(MODEL_CHECKS)
+
+CONTEXT_CHECKS: Mapping[str, Check] = {
+    "n_outputs_max": _WHOLE,
+    "n_threads_batch": _WHOLE,
+    "type_k": _NAME,
+    "type_v": _NAME,
+    "offload_kqv": _BOOL,
+    "op_offload": _BOOL,
+    "swa_full": _BOOL,
+    "kv_unified": optional(_BOOL),
+    "rope_scaling": optional(_NAME),
+    "rope_freq_base": _NUMBER,
+    "rope_freq_scale": _NUMBER,
+    "yarn_ext_factor": _NUMBER,
+    "yarn_attn_factor": _NUMBER,
+    "yarn_beta_fast": _NUMBER,
+    "yarn_beta_slow": _NUMBER,
+    "yarn_orig_ctx": _WHOLE,
+}
+"""What `Llama(context={...})` may hold: parameters of `pyspec._core.Context` that `Llama` has no parameter for."""
+CONTEXT_OPTIONS = frozenset(CONTEXT_CHECKS)
 
 
 def validate(options: object, checks: Mapping[str, Check]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from pyspec.shown import cut, shown
+
 __all__ = [
     "AbortedError",
     "BatchTooLargeError",
@@ -49,7 +51,7 @@ class PyspecError(Exception):
     """Base of all errors of this package; keyword arguments become attributes."""
 
     def __init__(self, message: str, **numbers: object) -> None:
-        super().__init__(message)
+        super().__init__(cut(message))
         self._numbers = numbers
         for name, value in numbers.items():
             setattr(self, name, value)
@@ -74,7 +76,7 @@ class InvalidValueError(PyspecError, ValueError):
     name: str
 
     def __init__(self, *, name: str, value: object, allowed: str) -> None:
-        super().__init__(f"{name}={value!r}: must be {allowed}", name=name, value=value, allowed=allowed)
+        super().__init__(f"{name}={shown(value)}: must be {allowed}", name=name, value=value, allowed=allowed)
 
 
 class UnknownOptionError(PyspecError, TypeError):
@@ -84,9 +86,9 @@ class UnknownOptionError(PyspecError, TypeError):
 
     def __init__(self, *, name: str, known: Iterable[str], where: str = "option") -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        super().__init__(f"unknown {where} {name!r}; {hint}", name=name, known=tuple(known))
+        super().__init__(f"unknown {where} {shown(name)}; {hint}", name=name, known=tuple(known))
 
 
 class UnsupportedError(PyspecError):
@@ -275,10 +277,10 @@ class ContextFullError(PyspecError):
     n_new: int
     n_ctx: int
 
-    def __init__(self, *, n_past: int, n_new: int, n_ctx: int) -> None:
+    def __init__(self, *, n_past: int, n_new: int, n_ctx: int, way_out: str = "raise n_ctx or draft less") -> None:
         super().__init__(
             f"decoding {n_new} tokens after {n_past} needs {n_past + n_new} positions, the context has {n_ctx}; "
-            "raise n_ctx or draft less",
+            f"{way_out}",
             n_past=n_past,
             n_new=n_new,
             n_ctx=n_ctx,

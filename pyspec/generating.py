@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from pyspec.arguments import check_call, refuse_fork
@@ -22,6 +22,7 @@ from pyspec.halt import AtWork, Halt
 from pyspec.many import generate_many
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Spec, Speculator
+from pyspec.streams import drained
 
 __all__ = ["DEFAULT", "Generating"]
 
@@ -109,16 +110,7 @@ class Generating:
             "timeout_s": timeout_s,
             "on_progress": on_progress,
         }
-        # Closed at once when `on_text` raises: the traceback would keep a suspended generation, and its lock, alive.
-        with closing(self._stream(prompt, spec, options)) as call:
-            while True:
-                try:
-                    piece = next(call)
-                except StopIteration as end:
-                    completion: Completion = end.value
-                    return completion
-                if on_text is not None:
-                    on_text(piece)
+        return drained(self._stream(prompt, spec, options), on_text)
 
     def stream(
         self, prompt: str | Sequence[int], *, spec: Spec | Sequence[Spec] = DEFAULT, **options: Any
@@ -158,15 +150,15 @@ class Generating:
         """
         from pyspec.asynchronous import astream  # imports asyncio, a tenth of the package's import
 
-        return astream(self, prompt, options)
+        return astream(self, lambda halt: self._stream_to_completion(prompt, options, halt))
 
     async def agenerate(
         self, prompt: str | Sequence[int], *, on_text: Callable[[str], object] | None = None, **options: Any
     ) -> Completion:
         """As `generate`, without blocking the event loop; see `astream`. `on_text` is called in the loop's thread."""
-        from pyspec.asynchronous import agenerate
+        from pyspec.asynchronous import adrained
 
-        return await agenerate(self, prompt, on_text, options)
+        return await adrained(self.astream(prompt, **options), on_text)
 
     def cancel(self) -> None:
         """End the generation at work, from any thread: it returns what it has, with the finish reason "cancelled".

@@ -6,7 +6,7 @@ Leaves the rounds to `pyspec.decoder`; a `Llama` runs one generation at a time, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from time import perf_counter
@@ -28,7 +28,7 @@ from pyspec.speculators import Grammar
 from pyspec.stats import Stats
 from pyspec.text import Pieces, TextStream
 
-__all__ = ["CALL_OPTIONS", "CallOptions", "Generation", "Voice"]
+__all__ = ["CALL_OPTIONS", "OPTIONS", "CallOptions", "Generation", "Voice", "refuse_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,19 @@ CALL_OPTIONS = frozenset(f.name for f in fields(CallOptions))
 """Names of the options of a call."""
 
 _SAMPLING = frozenset(f.name for f in fields(SamplingOptions))
+OPTIONS = CALL_OPTIONS | _SAMPLING | {"spec"}
+"""Names of all options of a generation."""
+
+
+def refuse_options(given: Iterable[str], known: Set[str] = OPTIONS) -> None:
+    """Refuse names that are no option of a generation.
+
+    Raises:
+        UnknownOptionError: the first one that is not `known`, with the nearest name that is.
+    """
+    for name in given:
+        if name not in known:
+            raise UnknownOptionError(name=str(name), known=known)
 
 
 class Voice:
@@ -102,9 +115,7 @@ class Voice:
             UnknownOptionError: a name that neither knows, with the nearest one.
             InvalidValueError: a value that cannot be.
         """
-        for name in given:
-            if name not in CALL_OPTIONS and name not in _SAMPLING:
-                raise UnknownOptionError(name=name, known=CALL_OPTIONS | _SAMPLING | {"spec"})
+        refuse_options(given)
         call = CallOptions(**{name: value for name, value in given.items() if name in CALL_OPTIONS})
         sampling = {name: value for name, value in given.items() if name in _SAMPLING}
         return call, SamplingOptions(**{"seed": self.seed} | sampling)
@@ -152,6 +163,7 @@ class Generation:
         self.text = TextStream(voice.pieces, as_stops(call.stop), echo=echo)
         self._recorder = None if call.logprobs is None else LogprobRecorder(call.logprobs, voice.pieces)
         self.tokens: list[int] = []
+        self._is_refused = False  # `on_progress` said that it is enough
         ends = frozenset(tokens_in_range(call.stop_tokens, voice.n_vocab, name="stop_tokens").tolist())
         ends |= frozenset() if call.ignore_eos else voice.eog
         self._matcher = matcher_of(call.constraint, sampling, voice.model, ends=ends)
@@ -164,7 +176,7 @@ class Generation:
             drafting=drafting,
             max_tokens=call.max_tokens,
             end_tokens=ends,
-            emit=lambda token: "stop" if self.text.push(token) or self._may_not_go_on() else None,
+            emit=self._emit,
             reuse=reuse,
             takes_back=bool(call.stop),
             n_keep=call.n_keep,
@@ -190,8 +202,12 @@ class Generation:
     def _chooser(self, drafting: Drafting) -> Chooser:
         return constrained(self._sampler, self._matcher, self._follower, drafting, self._sampling)
 
-    def _may_not_go_on(self) -> bool:
-        return self._matcher is not None and self._matcher.is_finished
+    def _emit(self, token: int) -> str | None:
+        """`token` becomes part of the text, unless the prompt was cancelled at its last report; a finish reason."""
+        if self._is_refused:
+            return "cancelled"
+        may_not_go_on = self.text.push(token) or (self._matcher is not None and self._matcher.is_finished)
+        return "stop" if may_not_go_on else None
 
     def add(self, tokens: Sequence[int], decoder: Decoder) -> None:
         """A round of the decoder gave `tokens`."""
@@ -215,7 +231,7 @@ class Generation:
         return completed(
             self.text,
             self.tokens,
-            decoder.finish,
+            "cancelled" if self._is_refused else decoder.finish,
             prompt=prompt,
             seed=self._sampler.seed,
             stats=stats,
@@ -238,4 +254,5 @@ class Generation:
 
     def _tell_progress(self, on_progress: Callable[[int, int], object], n_done: int, n_total: int) -> None:
         if on_progress(n_done, n_total) is False:
+            self._is_refused = True
             self.halt.cancel()

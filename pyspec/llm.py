@@ -15,7 +15,16 @@ from typing import Any, Literal
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_object, drafts, refuse_unknown, text_tokens
+from pyspec.arguments import (
+    as_budget,
+    check_call,
+    check_object,
+    drafts,
+    refuse_one,
+    refuse_own,
+    refuse_unknown,
+    text_tokens,
+)
 from pyspec.assembly import assemble
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.chat import ChatCompletion, chat, chat_stream
@@ -46,6 +55,7 @@ _SHARED = frozenset(
     "max_tries max_pending n_draft budget checkpoint_budget_bytes context".split()
 )
 """Parameters that an `Engine` over the same model has, too."""
+_OF_MAP = {"path": "the engine works with this object's model", "prompt": "the prompts are the first argument"}
 
 
 class Llama(Generating):
@@ -314,8 +324,14 @@ class Llama(Generating):
             As `Engine` and `Engine.submit`, at the first `next`.
         """
         self._check_open()
+        if not isinstance(progress, bool):
+            raise InvalidValueError(name="progress", value=progress, allowed="True or False")
+        check_call(engine=engine, on_done=options.get("on_done"))
+        refuse_one(prompts)
+        refuse_own(engine or {}, _OF_MAP | {"n_parallel": "it is a parameter of map"})
+        refuse_own(options, _OF_MAP)
         settings = self._settings | {"n_ctx": n_ctx or min(self.n_ctx, 4096)} | (engine or {})
-        if settings["rollback"].startswith("snapshot"):
+        if check_name(settings["rollback"]).startswith("snapshot"):
             settings["rollback"] = "auto"
         n_all = len(prompts) if progress and isinstance(prompts, Sized) else 0
         with Engine(self.model, n_parallel=n_parallel, **settings) as made, ProgressBar("generating") as bar:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from pyspec.config import int_between
 from pyspec.errors import InvalidValueError
 from pyspec.halt import Halt
 from pyspec.speculators import Spec
+from pyspec.streams import drained
 
 if TYPE_CHECKING:
     from pyspec.generating import Generating
@@ -52,7 +53,7 @@ def generate_many(
         call = replace(call, reuse=True)
         seed = secrets.randbelow(_N_SEEDS) if sampling.seed is None else sampling.seed
         made = [
-            _drain(llm._run(prompt, spec, call, replace(sampling, seed=(seed + i) % _N_SEEDS), halt))
+            drained(llm._run(prompt, spec, call, replace(sampling, seed=(seed + i) % _N_SEEDS), halt))
             for i in range(n_made)
         ]
     if best_of is not None:
@@ -67,12 +68,3 @@ def _check(n: int, best_of: int | None) -> None:
     ok, allowed = int_between(n, 2**31 - 1)
     if best_of is not None and not ok(best_of):
         raise InvalidValueError(name="best_of", value=best_of, allowed=f"None or {allowed}, n={n} among them")
-
-
-def _drain(generation: Generator[str, None, Completion]) -> Completion:
-    while True:
-        try:
-            next(generation)
-        except StopIteration as end:
-            completion: Completion = end.value
-            return completion

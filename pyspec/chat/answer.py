@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspec._core import Model, Vocab
-from pyspec.arguments import text_tokens
+from pyspec.arguments import check_call, refuse_own, text_tokens
 from pyspec.chat.messages import arguments_as_text, checked_messages, checked_tools, printed_arguments
 from pyspec.chat.template import ChatTemplate
 from pyspec.chat.tool_calls import parse_tool_calls
 from pyspec.completion import Completion
 from pyspec.errors import ChatTemplateError, InvalidValueError, VocabularyMissingError
+from pyspec.generation import refuse_options
+from pyspec.streams import drained
 
 if TYPE_CHECKING:
     from pyspec.llm import Llama
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ChatCompletion", "ChatPrompt", "chat", "chat_prompt", "chat_stream"]
 
 Message = Mapping[str, Any]
+
+_OWN = frozenset(["model", "messages", "tools", "template", "add_generation_prompt"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _template(model: Model, template: str | ChatTemplate | None, *, with_tools: 
         raise InvalidValueError(name="template", value=template, allowed=allowed)
     if "{" in template or "\n" in template:
         return ChatTemplate(template)
-    source = model.chat_template(template)
+    source = model.chat_template(template) if template.isprintable() else None
     if source is None:
         known = sorted(
             key.removeprefix("tokenizer.chat_template.").removeprefix("tokenizer.chat_template") or "(its own)"
@@ -187,6 +191,7 @@ def chat(
     **options: Any,
 ) -> ChatCompletion:
     """Answer a conversation; see `Llama.chat`."""
+    check_call(on_text=on_text)
     stream = chat_stream(
         llm,
         messages,
@@ -196,13 +201,7 @@ def chat(
         variables=variables,
         **options,
     )
-    with closing(stream):
-        for piece in stream:
-            if isinstance(piece, ChatCompletion):
-                return piece
-            if on_text is not None:
-                on_text(piece)
-    raise AssertionError("a stream ends with its completion")
+    return drained(stream, on_text)
 
 
 def chat_stream(
@@ -216,14 +215,11 @@ def chat_stream(
     **options: Any,
 ) -> Generator[str | ChatCompletion, None, ChatCompletion]:
     """Answer a conversation piece by piece; see `Llama.chat_stream`."""
-    _check_variables(variables or {})
+    refuse_own(options, {"prompt": "the messages are the prompt"})
+    refuse_options(options)
+    given = _as_variables(variables)
     prompt = chat_prompt(
-        llm.model,
-        messages,
-        tools=tools,
-        template=template,
-        add_generation_prompt=add_generation_prompt,
-        **(variables or {}),
+        llm.model, messages, tools=tools, template=template, add_generation_prompt=add_generation_prompt, **given
     )
     names = [tool["function"]["name"] for tool in tools or ()]
     with closing(llm.stream(prompt.tokens, **{"reuse": True} | options)) as pieces:
@@ -236,18 +232,25 @@ def chat_stream(
     raise AssertionError("a stream ends with its completion")
 
 
-def _check_variables(variables: Mapping[str, Any]) -> None:
-    """Refuse names that are parameters of their own.
+def _as_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy; no name is that of a parameter.
 
     Raises:
-        InvalidValueError: with the first of them.
+        InvalidValueError: with the first name that cannot be, or no dict.
     """
-    own = {"model", "messages", "tools", "template", "add_generation_prompt"}
+    if variables is None:
+        return {}
+    if not isinstance(variables, Mapping):
+        allowed = "a dict of what the template reads, or None"
+        raise InvalidValueError(name="variables", value=variables, allowed=allowed)
     for name in variables:
-        if not isinstance(name, str) or name in own:
-            raise InvalidValueError(
-                name="variables", value=dict(variables), allowed=f"without {name!r}, a parameter of its own"
-            )
+        if not isinstance(name, str):
+            raise InvalidValueError(name="variables", value=variables, allowed=f"a dict of names, {name!r} is none")
+        if name in _OWN or name == "self":
+            why = "which Jinja keeps for itself" if name == "self" else "a parameter of its own"
+            allowed = f"without {name!r}, {why}"
+            raise InvalidValueError(name="variables", value=variables, allowed=allowed)
+    return dict(variables)
 
 
 def _answered(llm: Llama, prompt: ChatPrompt, completion: Completion, names: Sequence[str]) -> ChatCompletion:

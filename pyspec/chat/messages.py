@@ -37,8 +37,14 @@ def _message(message: Any, name: str) -> dict[str, Any]:
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidValueError(name=f"{name}['role']", value=role, allowed=_ROLES)
+    for field in ("name", "tool_call_id"):
+        value = message.get(field)
+        if value is not None and not isinstance(value, str):
+            raise InvalidValueError(name=f"{name}[{field!r}]", value=value, allowed="a text, or None")
     calls = message.get("tool_calls")
     copied = dict(message)
+    if calls is not None and (isinstance(calls, (str, bytes, bytearray)) or not isinstance(calls, Sequence)):
+        raise InvalidValueError(name=f"{name}['tool_calls']", value=calls, allowed="a list of calls, or None")
     if calls:
         copied["tool_calls"] = [_tool_call(call, f"{name}['tool_calls'][{at}]") for at, call in enumerate(calls)]
     copied["content"] = _content(message.get("content"), f"{name}['content']", needed=not calls)
@@ -72,7 +78,11 @@ def _tool_call(call: Any, name: str) -> dict[str, Any]:
         raise InvalidValueError(
             name=name, value=call, allowed="{'type': 'function', 'function': {'name': ..., 'arguments': ...}}"
         )
-    return {**call, "function": {**function, "arguments": _as_object(function.get("arguments", {}))}}
+    arguments = function.get("arguments", {})
+    if arguments is not None and not isinstance(arguments, (str, Mapping)):
+        place = f"{name}['function']['arguments']"
+        raise InvalidValueError(name=place, value=arguments, allowed="JSON text of an object, or a dict")
+    return {**call, "function": {**function, "arguments": _as_object(arguments)}}
 
 
 def _as_object(arguments: Any) -> Any:
@@ -124,7 +134,17 @@ def checked_tools(tools: object) -> list[dict[str, Any]] | None:
         raise InvalidValueError(name="tools", value=tools, allowed="a list of tools, or None")
     for at, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        if not isinstance(function, Mapping) or not _is_definition(function):
             allowed = "{'type': 'function', 'function': {'name': ..., 'description': ..., 'parameters': JSON schema}}"
             raise InvalidValueError(name=f"tools[{at}]", value=tool, allowed=allowed)
     return [dict(tool) for tool in tools]
+
+
+def _is_definition(function: Mapping[str, Any]) -> bool:
+    name, description, parameters = (function.get(field) for field in ("name", "description", "parameters"))
+    return (
+        isinstance(name, str)
+        and name != ""
+        and (description is None or isinstance(description, str))
+        and (parameters is None or isinstance(parameters, Mapping))
+    )

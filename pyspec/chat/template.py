@@ -39,12 +39,15 @@ class ChatTemplate:
     def __init__(self, source: str, *, limits: TemplateLimits | None = None) -> None:
         if not isinstance(source, str):
             raise InvalidValueError(name="source", value=source, allowed="a template's text")
+        if limits is not None and not isinstance(limits, TemplateLimits):
+            raise InvalidValueError(name="limits", value=limits, allowed="TemplateLimits, or None")
         self.source = source
         self.limits = limits or TemplateLimits()
         self._compiled = _compiled(source, self.limits)
 
     def render(
         self,
+        /,
         messages: Sequence[Mapping[str, Any]],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -71,6 +74,8 @@ class ChatTemplate:
             ChatTemplateError: the template refuses the messages, fails, or reaches a limit.
             InvalidValueError: a value that is not made of texts, numbers, booleans, None, lists and dicts.
         """
+        if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
+            raise InvalidValueError(name="messages", value=messages, allowed="a list of messages")
         given = {
             "messages": list(messages),
             "tools": tools,

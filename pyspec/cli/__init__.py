@@ -23,6 +23,7 @@ __all__ = ["main"]
 EXIT_FAILED, EXIT_MISUSE, EXIT_INTERRUPTED, EXIT_PIPE = 1, 2, 130, 141
 
 _MISUSE = (
+    errors.ConstraintError,
     errors.ContextFullError,
     errors.GrammarError,
     errors.InvalidValueError,

@@ -15,14 +15,16 @@ from typing import Any
 
 from pyspec._core import Model
 from pyspec.arguments import BUDGETS, prompt_tokens
+from pyspec.cli import constraint as constraints
 from pyspec.cli import prompt as prompts
 from pyspec.cli.compare import compare
 from pyspec.cli.loading import find, load
 from pyspec.cli.parser import Parser
-from pyspec.cli.report import as_dict, interrupted, stats_table
+from pyspec.cli.report import as_dict, interrupted, logprobs_table, stats_table
 from pyspec.completion import Completion
 from pyspec.config import SamplingOptions
 from pyspec.decoder import DecoderOptions
+from pyspec.generation import CallOptions
 from pyspec.llm import Llama
 from pyspec.progress import PromptBar
 from pyspec.rollback import check_name
@@ -76,6 +78,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     text.add_argument("--ignore-eos", action="store_true", help="go on after the model's own end")
     for name, (kind, about) in _SAMPLING.items():
         text.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="X", help=about)
+    text.add_argument("--timeout", type=float, metavar="S", help="end after S seconds with what there is")
+    constraints.add_arguments(parser)
 
     sizes = parser.add_argument_group("model and context")
     sizes.add_argument(
@@ -89,6 +93,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     sizes.add_argument("--flash-attn", choices=tuple(_FLASH_ATTN), default="auto", help="flash attention [auto]")
 
     output = parser.add_argument_group("output")
+    output.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="print each token's log-probability and those of the N likeliest, to stderr, or as part of --json",
+    )
     output.add_argument("--stats", action="store_true", help="print counts and times to stderr afterwards")
     output.add_argument(
         "--compare", action="store_true", help="generate plainly too and compare; exit code 1 when the texts differ"
@@ -101,11 +111,13 @@ def run(args: argparse.Namespace) -> int:
     """Do what `args` ask for; returns the exit code."""
     prompt = prompts.read(args)
     sampling = {name: value for name in _SAMPLING if (value := getattr(args, name)) is not None}
-    _check(args, sampling)
+    limits = {"constraint": constraints.read(args), "timeout_s": args.timeout, "logprobs": args.logprobs}
+    _check(args, sampling, limits)
     model = load(args.model, n_gpu_layers=args.gpu_layers)
     ids = prompt_tokens(model.vocab, prompt).tolist()
     with _open(args, model, len(ids)) as llm:
-        options = sampling | {"max_tokens": args.max_tokens, "stop": args.stop, "ignore_eos": args.ignore_eos}
+        options = sampling | limits
+        options |= {"max_tokens": args.max_tokens, "stop": args.stop, "ignore_eos": args.ignore_eos}
         start = perf_counter()
         try:
             bar = PromptBar()
@@ -126,6 +138,10 @@ def _generate(args: argparse.Namespace, llm: Llama, generate: Any, options: dict
     else:
         last, equal = generate(on_text=show, **options), True
         _finish(args, last, as_dict(last))
+    if last.logprobs is not None and not args.json:
+        sys.stderr.write(f"{logprobs_table(llm, last.logprobs)}\n")
+    if last.finish_reason == "timeout":
+        sys.stderr.write(f"[ended by --timeout {args.timeout:g} after {len(last.tokens)} tokens]\n")
     if args.stats:
         sys.stderr.write(f"{stats_table(llm, last)}\n")
     return 0 if equal else 1
@@ -152,9 +168,10 @@ def _ignore(piece: str) -> None:
 
 
 # ------------------------------------------------------------------ before the model is there
-def _check(args: argparse.Namespace, sampling: dict[str, Any]) -> None:
+def _check(args: argparse.Namespace, sampling: dict[str, Any], limits: dict[str, Any]) -> None:
     """Refuse what can be refused before a large model has been loaded, and find its files."""
     SamplingOptions(**sampling)
+    CallOptions(**limits)
     DecoderOptions(replay=args.replay)
     check_name(args.rollback)
 

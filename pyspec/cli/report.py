@@ -6,14 +6,26 @@ layout to `table`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from pyspec.cli.table import table
 from pyspec.completion import Completion
 from pyspec.llm import Llama
+from pyspec.logprobs import TokenLogprob
 from pyspec.summary import rows
 
-__all__ = ["COLUMNS", "as_dict", "first_difference", "interrupted", "run_cells", "stats_table", "usage"]
+__all__ = [
+    "COLUMNS",
+    "as_dict",
+    "first_difference",
+    "interrupted",
+    "logprobs_table",
+    "run_cells",
+    "stats_table",
+    "usage",
+]
 
 COLUMNS = ("tokens/s", "ratio", "rounds", "drafted", "accepted", "share", "rollbacks", "replayed")
 _N_CHARACTERS_SHOWN = 40
@@ -21,6 +33,8 @@ _N_CHARACTERS_SHOWN = 40
 
 def as_dict(completion: Completion) -> dict[str, Any]:
     """Everything in `completion` as plain data."""
+    found = completion.logprobs
+    logprobs = {} if found is None else {"logprobs": [asdict(one) | {"bytes": list(one.bytes)} for one in found]}
     return {
         "text": completion.text,
         "tokens": completion.tokens,
@@ -30,7 +44,7 @@ def as_dict(completion: Completion) -> dict[str, Any]:
         "seed": completion.seed,
         "stats": completion.stats.to_dict(),
         "timings": completion.timings.to_dict(),
-    }
+    } | logprobs
 
 
 def usage(llm: Llama) -> str:
@@ -60,6 +74,16 @@ def stats_table(llm: Llama, completion: Completion) -> str:
     """Everything that was counted and timed, one item a line."""
     found = [("model", usage(llm)), ("finish", completion.finish_reason), *rows(completion.stats)]
     return table([list(row) for row in found])
+
+
+def logprobs_table(llm: Llama, logprobs: Sequence[TokenLogprob]) -> str:
+    """A line for each token: its text, its log-probability, and the likeliest ones there."""
+
+    def told(token: int, logprob: float) -> str:
+        return f"{llm.detokenize([token], special=True)!r} {logprob:.2f}"
+
+    lines = [[repr(one.text), f"{one.logprob:.2f}", ", ".join(told(*top) for top in one.top)] for one in logprobs]
+    return table(lines, header=("token", "logprob", "likeliest"), right=(1,))
 
 
 def interrupted(llm: Llama, elapsed_s: float) -> str:

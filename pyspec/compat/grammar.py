@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspec.errors import InvalidValueError
 
-__all__ = ["LlamaGrammar", "format_options", "grammar_text"]
+__all__ = ["LlamaGrammar", "format_options", "grammar_options", "schema_options"]
 
 _JSON_OBJECT = r"""
 root   ::= object
@@ -28,7 +28,7 @@ blank  ::= [ \n]{0,8}
 
 
 class LlamaGrammar:
-    """GBNF text (llama.cpp grammars/README.md).
+    """GBNF text (llama.cpp grammars/README.md), or a JSON schema.
 
     Args:
         text: the grammar.
@@ -38,6 +38,7 @@ class LlamaGrammar:
         if not isinstance(text, str) or not text:
             raise InvalidValueError(name="grammar", value=text, allowed="GBNF text")
         self.text = text
+        self.options: dict[str, Any] = {"grammar": text}
 
     @classmethod
     def from_string(cls, grammar: str, verbose: bool = True) -> LlamaGrammar:
@@ -49,17 +50,29 @@ class LlamaGrammar:
         """The grammar of a file; `verbose` has no meaning here."""
         return cls(Path(file).read_text(encoding="utf-8"))
 
+    @classmethod
+    def from_json_schema(cls, json_schema: str, verbose: bool = True) -> LlamaGrammar:
+        """JSON of a schema, followed by a constraint (`pyspec.constraint`); `verbose` has no meaning here.
 
-def grammar_text(grammar: LlamaGrammar | str | None) -> str | None:
-    """GBNF text, or None.
+        Raises:
+            InvalidValueError: no JSON schema.
+        """
+        options = schema_options(json_schema)
+        grammar = cls(json_schema)
+        grammar.options = options
+        return grammar
+
+
+def grammar_options(grammar: LlamaGrammar | str | None) -> dict[str, Any]:
+    """Options of a generation whose text follows `grammar`, none for None.
 
     Raises:
         InvalidValueError: something else.
     """
     if grammar is None or isinstance(grammar, str):
-        return grammar
+        return {} if grammar is None else {"grammar": grammar}
     if isinstance(grammar, LlamaGrammar):
-        return grammar.text
+        return dict(grammar.options)
     raise InvalidValueError(name="grammar", value=grammar, allowed="a pyspec.compat.LlamaGrammar, GBNF text, or None")
 
 

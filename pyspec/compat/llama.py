@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from os import PathLike, fspath
-from typing import Any, NoReturn
+from typing import Any
 
+from pyspec.arguments import prompt_tokens, tokens_in_range
 from pyspec.chat import ChatCompletion, chat, chat_stream
-from pyspec.chat.messages import checked_tools
 from pyspec.chat.template import ChatTemplate
-from pyspec.compat.grammar import LlamaGrammar, format_options, grammar_text, schema_options
-from pyspec.compat.options import as_seed, constructor, sampling
+from pyspec.compat.absent import Absent
+from pyspec.compat.grammar import LlamaGrammar, format_options, grammar_options
+from pyspec.compat.options import as_seed, chat_logprobs, completion_options, constructor, refuse_openai, sampling
 from pyspec.compat.responses import (
     Chunks,
     chat_completion,
@@ -24,7 +26,9 @@ from pyspec.compat.responses import (
     finish_reason,
     plain_messages,
 )
+from pyspec.compat.tools import chosen, tools_of
 from pyspec.completion import Completion
+from pyspec.config import int_between
 from pyspec.errors import InvalidValueError, UnsupportedError
 from pyspec.llm import Llama as PyspecLlama
 
@@ -43,7 +47,7 @@ CHATML = """\
 """The template of `chat_format="chatml"`."""
 
 
-class Llama:
+class Llama(Absent):
     """A model, with the arguments and results of llama-cpp-python.
 
     Args:
@@ -74,12 +78,18 @@ class Llama:
                 why="pyspec renders Jinja templates: the model's own, or 'chatml'",
                 way_out="leave it out, or give the template: chat_template=...",
             )
+        if chat_template is not None and not isinstance(chat_template, (str, ChatTemplate)):
+            raise InvalidValueError(name="chat_template", value=chat_template, allowed="Jinja text or a ChatTemplate")
+        check = int_between(0, 2**31 - 1)
+        if not check[0](last_n_tokens_size):
+            raise InvalidValueError(name="last_n_tokens_size", value=last_n_tokens_size, allowed=check[1])
         self.model_path = fspath(model_path)
         self.chat_format = chat_format
         self._template = chat_template if chat_template is not None else CHATML if chat_format else None
         self.llm = PyspecLlama(model_path, **constructor(options))
         self._vocab = self.llm.model.vocab
         self._reuse = True
+        self.verbose = bool(options.get("verbose", False))
         self._always: dict[str, Any] = {"penalty_last_n": last_n_tokens_size}
 
     # ------------------------------------------------------------- completions
@@ -110,20 +120,23 @@ class Llama:
         logits_processor: Any = None,
         grammar: LlamaGrammar | str | None = None,
         logit_bias: Mapping[int, float] | None = None,
+        **openai: Any,
     ) -> Any:
         """Complete a text: a dict as of OpenAI's API, or an iterator of such dicts with `stream=True`.
 
-        `suffix` is what stands behind the gap that is filled, by the model's own tokens for that.
+        `suffix` is what stands behind the gap that is filled, by the model's own tokens for that. An empty prompt
+        begins with the token that begins a text. Of `openai` there may be `n=1` and `user`.
 
         Raises:
             UnsupportedError: something that pyspec, or with `suffix` the model, has not.
             PyspecError: as `pyspec.Llama.generate`.
         """
-        options = sampling(locals()) | {"logprobs": logprobs, "echo": echo, "grammar": grammar_text(grammar)}
-        text = prompt if suffix is None else self._infill(prompt, suffix)
+        refuse_openai(openai, Llama.create_completion)
+        options = sampling(locals(), Llama.create_completion) | completion_options(logprobs, echo)
+        options |= grammar_options(grammar)
+        text, n_chars = self._prompt(prompt) if suffix is None else (self._infill(prompt, suffix), len(prompt))
         if suffix is not None and echo:
             raise UnsupportedError(what="echo with suffix", why="the prompt is not in the order of the text")
-        n_chars = len(prompt) if isinstance(prompt, str) else len(self.llm.detokenize(prompt))
         name = model or self.model_path
         if stream:
             return self._stream_completion(text, options, Chunks(name, chat=False), n_chars)
@@ -135,20 +148,39 @@ class Llama:
     def _stream_completion(
         self, prompt: str | Sequence[int], options: dict[str, Any], chunks: Chunks, n_chars: int
     ) -> Iterator[dict[str, Any]]:
-        for piece in self.llm.stream(prompt, **self._options(options)):
-            if isinstance(piece, Completion):
-                found = completion_logprobs(piece, n_chars, self._text)
-                yield chunks.text("", finish=finish_reason(piece), logprobs=found)
-            else:
-                yield chunks.text(piece)
+        with closing(self.llm.stream(prompt, **self._options(options))) as pieces:
+            for piece in pieces:
+                if isinstance(piece, Completion):
+                    found = completion_logprobs(piece, n_chars, self._text)
+                    yield chunks.text("", finish=finish_reason(piece), logprobs=found)
+                else:
+                    yield chunks.text(piece)
+
+    def _prompt(self, prompt: str | Sequence[int]) -> tuple[str | Sequence[int], int]:
+        """The prompt and its characters; nothing at all means the token that begins a text.
+
+        Raises:
+            InvalidValueError: neither a text nor token ids, or nothing where no token begins a text.
+        """
+        if isinstance(prompt, str) and prompt:
+            return prompt, len(prompt)
+        if isinstance(prompt, bytes):
+            raise InvalidValueError(name="prompt", value=prompt, allowed="a text or token ids: prompt.decode()")
+        if not isinstance(prompt, str) and len(ids := prompt_tokens(self._vocab, prompt)):
+            return prompt, len(self.llm.detokenize(ids.tolist()))
+        if self._vocab.bos is None:
+            allowed = "some text: this model has no token that begins one"
+            raise InvalidValueError(name="prompt", value=prompt, allowed=allowed)
+        return [self._vocab.bos], 0
 
     def _infill(self, prompt: str | Sequence[int], suffix: str) -> list[int]:
         marks = [self._vocab.fim_pre, self._vocab.fim_suf, self._vocab.fim_mid]
-        if not isinstance(prompt, str):
-            raise InvalidValueError(name="prompt", value=prompt, allowed="a text, with suffix=")
+        for name, text in (("prompt", prompt), ("suffix", suffix)):
+            if not isinstance(text, str):
+                raise InvalidValueError(name=name, value=text, allowed="a text, where a gap is filled")
         if any(mark is None for mark in marks):
             raise UnsupportedError(what="suffix", why="the model has no tokens for filling a gap")
-        before, after = (self.llm.tokenize(text, add_special=False, parse_special=False) for text in (prompt, suffix))
+        before, after = (self.llm.tokenize(t, add_special=False, parse_special=False) for t in (str(prompt), suffix))
         bos = self._vocab.bos if self._vocab.add_bos else None
         tokens = [bos, marks[0], *before, marks[1], *after, marks[2]]
         return [token for token in tokens if token is not None]
@@ -184,26 +216,26 @@ class Llama:
         logit_bias: Mapping[int, float] | None = None,
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
+        **openai: Any,
     ) -> Any:
         """Answer a conversation: a dict as of OpenAI's API, or an iterator of chunks with `stream=True`.
 
-        With tools a streamed answer comes in one piece: whether it is a call shows at its end.
+        With tools a streamed answer comes in one piece: whether it is a call shows at its end. Where several say what
+        the text must look like, `tool_choice` counts before `response_format`, and that before `grammar`. Of `openai`
+        there may be `n=1` and `user`.
 
         Raises:
             ChatTemplateError, InvalidValueError: as `pyspec.chat.chat_prompt`.
             UnsupportedError: something that pyspec has not.
             PyspecError: as `pyspec.Llama.generate`.
         """
-        options = sampling(locals()) | {"grammar": grammar_text(grammar)}
-        options |= format_options(response_format)
-        if logprobs:
-            options["logprobs"] = top_logprobs or 0
+        refuse_openai(openai, Llama.create_chat_completion)
+        options = sampling(locals(), Llama.create_chat_completion) | chat_logprobs(logprobs, top_logprobs)
         legacy = functions is not None and tools is None
         if legacy:
-            tools = [{"type": "function", "function": dict(function)} for function in functions or ()]
-            tool_choice = function_call
-        tools, forced = _chosen(tools, tool_choice)
-        options |= forced
+            tools, tool_choice = tools_of(functions), function_call
+        tools, forced = chosen(tools, tool_choice)
+        options |= forced or format_options(response_format) or grammar_options(grammar)
         call = {"tools": tools, "template": self._template, **self._options(options)}
         messages = plain_messages(messages)
         name = model or self.model_path
@@ -216,13 +248,14 @@ class Llama:
         self, messages: Messages, call: dict[str, Any], chunks: Chunks, *, legacy: bool
     ) -> Iterator[dict[str, Any]]:
         yield chunks.delta({"role": "assistant"})
-        for piece in chat_stream(self.llm, messages, **call):
-            if isinstance(piece, ChatCompletion):
-                if call["tools"]:
-                    yield chunks.whole(piece, legacy=legacy)
-                yield chunks.last(piece, legacy=legacy, vocab_text=self._text)
-            elif not call["tools"]:
-                yield chunks.delta({"content": piece})
+        with closing(chat_stream(self.llm, messages, **call)) as pieces:
+            for piece in pieces:
+                if isinstance(piece, ChatCompletion):
+                    if call["tools"]:
+                        yield chunks.whole(piece, legacy=legacy)
+                    yield chunks.last(piece, legacy=legacy, vocab_text=self._text)
+                elif not call["tools"]:
+                    yield chunks.delta({"content": piece})
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         """With what the object adds: memory's reuse, and the seed of `set_seed` where the call names none."""
@@ -240,8 +273,9 @@ class Llama:
         self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
     ) -> bytes:
         """Bytes of token ids; with `prev_tokens` what they add to the text of those."""
-        before = list(prev_tokens or ())
-        whole = self._vocab.detokenize([*before, *tokens], unparse_special=special)
+        new = tokens_in_range(tokens, self.llm.n_vocab, name="tokens").tolist()
+        before = tokens_in_range(prev_tokens or (), self.llm.n_vocab, name="prev_tokens").tolist()
+        whole = self._vocab.detokenize([*before, *new], unparse_special=special)
         return whole[len(self._vocab.detokenize(before, unparse_special=special)) if before else 0 :]
 
     def _text(self, token: int) -> str:
@@ -298,52 +332,3 @@ class Llama:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def create_embedding(self, *_: Any, **__: Any) -> NoReturn:
-        """Not to be had.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(what="an embedding", why="pyspec generates text only")
-
-    embed = create_embedding
-
-    @classmethod
-    def from_pretrained(cls, *_: Any, **__: Any) -> NoReturn:
-        """Not to be had.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            what="from_pretrained", why="pyspec fetches the models of `pyspec models` only", way_out="give a path"
-        )
-
-
-def _chosen(
-    tools: Sequence[Mapping[str, Any]] | None, choice: str | Mapping[str, Any] | None
-) -> tuple[Sequence[Mapping[str, Any]] | None, dict[str, Any]]:
-    """The tools that the template sees, and options that force a call of one of them."""
-    if not tools or choice in (None, "auto"):
-        return tools, {}
-    if choice == "none":
-        return None, {}
-    tools = checked_tools(tools) or []
-    one = choice.get("function", choice) if isinstance(choice, Mapping) else None
-    name = one.get("name") if isinstance(one, Mapping) else None
-    wanted = [tool for tool in tools if choice == "required" or tool["function"]["name"] == name]
-    if not wanted:
-        allowed = "'none', 'auto', 'required', or one of the tools by name"
-        raise InvalidValueError(name="tool_choice", value=choice, allowed=allowed)
-    return tools, schema_options({"anyOf": [_call_schema(tool["function"]) for tool in wanted]})
-
-
-def _call_schema(function: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {"name": {"const": function["name"]}, "arguments": function.get("parameters") or {"type": "object"}}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }

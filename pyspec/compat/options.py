@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from os import PathLike
 from typing import Any
 
 from pyspec._core import Model
-from pyspec.config import Check, int_between, validate
+from pyspec.arguments import as_max_tokens
+from pyspec.config import Check, int_between, optional, validate
 from pyspec.errors import InvalidValueError, UnknownOptionError, UnsupportedError
 from pyspec.llm import Llama
 
-__all__ = ["LlamaPromptLookupDecoding", "constructor", "sampling"]
+__all__ = [
+    "LlamaPromptLookupDecoding",
+    "as_seed",
+    "chat_logprobs",
+    "completion_options",
+    "constructor",
+    "refuse_openai",
+    "sampling",
+]
 
 _log = logging.getLogger("pyspec")
 
@@ -125,7 +136,7 @@ def _refuse(name: str, value: Any) -> None:
 def _named(name: str, value: Any, numbers: Mapping[int, str | None]) -> str | None:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool) or value not in numbers:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
         allowed = ", ".join(f"{number} ({text})" for number, text in numbers.items())
         raise InvalidValueError(name=name, value=value, allowed=f"one of {allowed}")
     return numbers[value]
@@ -147,17 +158,34 @@ def as_seed(seed: int | None) -> int | None:
 
 _SAMPLING = frozenset(
     (
-        "temperature top_p min_p typical_p top_k frequency_penalty presence_penalty repeat_penalty mirostat_tau "
-        "mirostat_eta"
+        "temperature top_p min_p typical_p top_k frequency_penalty presence_penalty repeat_penalty mirostat_mode "
+        "mirostat_tau mirostat_eta"
     ).split()
 )
+_OFF = (
+    ("top_k", 0, math.inf),
+    ("min_p", 0, math.inf),
+    ("top_p", -math.inf, 1),
+    ("typical_p", -math.inf, 1),
+)
+"""Where llama.cpp leaves a sampler out, and pyspec wants the number that says so."""
+_WHOLE: dict[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "mirostat": 0, "temperature": 1.0}
+"""Draws from all tokens as likely as the model has them."""
 
 
-def sampling(given: Mapping[str, Any]) -> dict[str, Any]:
+def sampling(given: Mapping[str, Any], method: Callable[..., Any]) -> dict[str, Any]:
     """Options of a generation for those of `create_completion` and `create_chat_completion`.
+
+    None stands for a default; `top_k` below 1, `top_p` above 1 and a negative `min_p` are off; a negative temperature
+    draws from all tokens, whatever else is given.
+
+    Args:
+        given: the method's arguments by name.
+        method: has the defaults.
 
     Raises:
         UnsupportedError: functions that look at logits, or tail-free sampling.
+        InvalidValueError: a bias that is none, or no number of tokens.
     """
     for name in ("logits_processor", "stopping_criteria"):
         if given.get(name):
@@ -166,15 +194,77 @@ def sampling(given: Mapping[str, Any]) -> dict[str, Any]:
                 why="tokens are chosen inside llama.cpp",
                 way_out="use logit_bias, grammar or stop, or close the stream when it is enough",
             )
-    if given.get("tfs_z", 1.0) != 1.0:
+    if given["tfs_z"] not in (None, 1.0):
         raise UnsupportedError(what="tfs_z", why="llama.cpp has no tail-free sampling any more", way_out="use min_p")
-    options = {name: given[name] for name in _SAMPLING}
-    options["mirostat"] = given["mirostat_mode"]
-    options["seed"] = as_seed(given["seed"])
-    options["stop"] = given["stop"] or None
-    limit = given["max_tokens"]
-    options["max_tokens"] = None if limit is None or limit <= 0 else limit
-    bias = given["logit_bias"]
-    if bias:
-        options["logit_bias"] = {int(token): value for token, value in bias.items()}  # OpenAI's keys are texts
-    return {name: value for name, value in options.items() if not (name == "seed" and value is None)}
+    defaults = inspect.signature(method).parameters
+    options = {name: defaults[name].default if given[name] is None else given[name] for name in _SAMPLING}
+    options["mirostat"] = options.pop("mirostat_mode")
+    for name, low, high in _OFF:
+        options[name] = _clamped(options[name], low, high)
+    if _is_number(options["temperature"]) and options["temperature"] < 0:
+        options |= _WHOLE
+    seed = as_seed(given["seed"])
+    options |= {} if seed is None else {"seed": seed}
+    limit = as_max_tokens(given["max_tokens"])
+    bias = _bias(given["logit_bias"])
+    return options | {"stop": given["stop"] or None, "max_tokens": limit or None, "logit_bias": bias}
+
+
+def _clamped(value: Any, low: float, high: float) -> Any:
+    return min(max(value, low), high) if _is_number(value) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _bias(bias: Any) -> Mapping[int, Any]:
+    """The bias by token ids, which OpenAI's API writes as texts."""
+    if bias is None:
+        return {}
+    try:
+        return {int(token): value for token, value in bias.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        allowed = "a dict of numbers by token id, or None"
+        raise InvalidValueError(name="logit_bias", value=bias, allowed=allowed) from None
+
+
+def completion_options(logprobs: Any, echo: Any) -> dict[str, Any]:
+    """`logprobs` of a text completion is how many of the likeliest; True for one."""
+    logprobs = (int(logprobs) or None) if isinstance(logprobs, bool) else logprobs
+    return {"logprobs": logprobs, "echo": bool(echo)}
+
+
+def chat_logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
+    """`logprobs` of a chat is yes or no, `top_logprobs` how many of the likeliest.
+
+    Raises:
+        InvalidValueError: others.
+    """
+    checks: dict[str, tuple[Any, Check]] = {
+        "logprobs": (logprobs, (lambda v: v is None or isinstance(v, bool), "True, False or None")),
+        "top_logprobs": (top_logprobs, optional(int_between(0, 2**31 - 1))),
+    }
+    for name, (value, (ok, allowed)) in checks.items():
+        if not ok(value):
+            raise InvalidValueError(name=name, value=value, allowed=allowed)
+    return {"logprobs": top_logprobs or 0} if logprobs else {}
+
+
+def refuse_openai(given: Mapping[str, Any], method: Callable[..., Any]) -> None:
+    """Accept what OpenAI's API has and llama-cpp-python has not, where it means nothing: `n=1` and `user`.
+
+    Raises:
+        UnsupportedError: several answers.
+        UnknownOptionError: another name.
+    """
+    known = set(inspect.signature(method).parameters) - {"self", "openai"} | {"n", "user"}
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownOptionError(name=name, known=known)
+        if name == "n" and value not in (None, 1):
+            raise UnsupportedError(
+                what=f"n={value!r}",
+                why="a call gives one answer",
+                way_out="call it again with another seed, or use old.llm.generate_many",
+            )

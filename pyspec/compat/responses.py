@@ -147,13 +147,15 @@ class Chunks:
 
 
 def plain_messages(messages: Any) -> Any:
-    """Messages whose old "function_call" is a call of a tool."""
+    """Messages whose old "function_call" is a call of a tool; an assistant without words said nothing."""
     if not isinstance(messages, (list, tuple)):
         return messages
     return [_modern(message) for message in messages]
 
 
 def _modern(message: Any) -> Any:
+    if isinstance(message, dict) and message.get("role") == "assistant" and message.get("content") is None:
+        message = message | {"content": ""}  # it said nothing, or called a tool
     call = message.get("function_call") if isinstance(message, dict) else None
     if not isinstance(call, dict) or message.get("tool_calls"):
         return message

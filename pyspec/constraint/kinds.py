@@ -6,14 +6,14 @@ text through the grammar to `matcher`, and choosing among the tokens that it all
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pyspec.config import validate
-from pyspec.errors import InvalidValueError, UnsupportedError
+from pyspec.constraint.schema import N_LINKS, schema_text, surrogate_at
+from pyspec.errors import ConstraintError, InvalidValueError, UnsupportedError
 
 __all__ = ["Choice", "Constraint", "Json", "JsonSchema", "Lark", "Regex", "as_constraint", "llguidance"]
 
@@ -24,6 +24,7 @@ _LAYOUTS: dict[str, dict[str, Any]] = {
     "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
     "any": {"whitespace_flexible": True, "item_separator": ",", "key_separator": ":"},
 }
+_RULES = re.compile(r"^[^\S\n]*[?!]?\w[^:\n\"/]*:", re.MULTILINE)
 
 
 def llguidance() -> ModuleType:
@@ -43,12 +44,33 @@ def llguidance() -> ModuleType:
     return library
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != "" and not any("\ud800" <= c <= "\udfff" for c in value)
+def _written(writer: str, *args: Any, **options: Any) -> str:
+    """What a writer of grammars of llguidance gives.
+
+    Raises:
+        ConstraintError: it refuses, with its reason.
+    """
+    try:
+        text: str = getattr(llguidance().LLMatcher, writer)(*args, **options)
+    except ValueError as error:
+        raise ConstraintError(reason=str(error)) from None
+    return text
 
 
-_TEXT = (_is_text, "a text that is not empty and that UTF-8 can hold")
-_WHITESPACE = (lambda v: isinstance(v, str) and v in _LAYOUTS, "'spaced', 'compact' or 'any'")
+def _check_text(text: object, name: str) -> None:
+    """Refuse what is no text, with the place of what UTF-8 cannot hold."""
+    allowed = "a text that is not empty and that UTF-8 can hold"
+    if isinstance(text, str) and text:
+        at = surrogate_at(text)
+        if at is None:
+            return
+        allowed += f", this has a lone surrogate at index {at}"
+    raise InvalidValueError(name=name, value=text, allowed=allowed)
+
+
+def _check_whitespace(whitespace: object) -> None:
+    if not isinstance(whitespace, str) or whitespace not in _LAYOUTS:
+        raise InvalidValueError(name="whitespace", value=whitespace, allowed="'spaced', 'compact' or 'any'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +83,19 @@ class JsonSchema:
             leaves it to the model, which then has less that is forced, and may go on with spaces for ever.
 
     Raises:
-        InvalidValueError: no JSON, or another `whitespace`.
+        InvalidValueError: no JSON, too deep or too large, a lone surrogate, or another `whitespace`.
     """
 
     schema: dict[str, Any] | str | bool
     whitespace: Whitespace = "spaced"
 
-    _CHECKS: ClassVar = {"whitespace": _WHITESPACE}
-
     def __post_init__(self) -> None:
-        validate(self, self._CHECKS)
-        self._text()
-
-    def _text(self) -> str:
-        allowed = "a JSON schema: a dict, True for any JSON, or one of these as JSON text"
-        try:
-            value = json.loads(self.schema) if isinstance(self.schema, str) else self.schema
-            if isinstance(value, dict) or value is True:
-                return json.dumps({} if value is True else value, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            allowed += f" ({error})"
-        raise InvalidValueError(name="schema", value=self.schema, allowed=allowed)
+        _check_whitespace(self.whitespace)
+        schema_text(self.schema)
 
     def grammar(self) -> str:
         """The grammar, as llguidance reads it."""
-        matcher = llguidance().LLMatcher
-        text: str = matcher.grammar_from_json_schema(self._text(), overrides=_LAYOUTS[self.whitespace])
-        return text
+        return _written("grammar_from_json_schema", schema_text(self.schema), overrides=_LAYOUTS[self.whitespace])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +108,8 @@ class Json:
 
     whitespace: Whitespace = "spaced"
 
-    _CHECKS: ClassVar = {"whitespace": _WHITESPACE}
-
     def __post_init__(self) -> None:
-        validate(self, self._CHECKS)
+        _check_whitespace(self.whitespace)
 
     def grammar(self) -> str:
         """The grammar, as llguidance reads it."""
@@ -120,15 +126,12 @@ class Regex:
 
     pattern: str
 
-    _CHECKS: ClassVar = {"pattern": _TEXT}
-
     def __post_init__(self) -> None:
-        validate(self, self._CHECKS)
+        _check_text(self.pattern, "pattern")
 
     def grammar(self) -> str:
         """The grammar, as llguidance reads it."""
-        text: str = llguidance().LLMatcher.grammar_from_regex(self.pattern)
-        return text
+        return _written("grammar_from_regex", self.pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +144,16 @@ class Lark:
 
     text: str
 
-    _CHECKS: ClassVar = {"text": _TEXT}
-
     def __post_init__(self) -> None:
-        validate(self, self._CHECKS)
+        _check_text(self.text, "text")
+        n_rules = len(_RULES.findall(self.text)) + self.text.count('"$ref"')
+        if n_rules > N_LINKS:
+            allowed = f"a grammar of at most {N_LINKS} rules and references, this has {n_rules}"
+            raise InvalidValueError(name="text", value=self.text, allowed=allowed)
 
     def grammar(self) -> str:
         """The grammar, as llguidance reads it."""
-        text: str = llguidance().LLMatcher.grammar_from_lark(self.text)
-        return text
+        return _written("grammar_from_lark", self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,21 +168,18 @@ class Choice:
 
     def __post_init__(self) -> None:
         texts = self.texts
-        if (
-            not isinstance(texts, (list, tuple))
-            or not texts
-            or not all(_is_text(text) for text in texts)
-            or len(set(texts)) < len(texts)
-        ):
-            allowed = "a list of texts, at least one, none empty and none twice"
-            raise InvalidValueError(name="texts", value=texts, allowed=allowed)
+        if not isinstance(texts, (list, tuple)) or not texts:
+            raise InvalidValueError(name="texts", value=texts, allowed="a list of texts, at least one")
+        for at, text in enumerate(texts):
+            _check_text(text, f"texts[{at}]")
+        if len(set(texts)) < len(texts):
+            raise InvalidValueError(name="texts", value=texts, allowed="a list of texts, none of them twice")
         object.__setattr__(self, "texts", tuple(texts))
 
     def grammar(self) -> str:
         """The grammar, as llguidance reads it."""
         pattern = "|".join("".join(_escaped(c) for c in text) for text in self.texts)
-        text: str = llguidance().LLMatcher.grammar_from_regex(pattern)
-        return text
+        return _written("grammar_from_regex", pattern)
 
 
 def _escaped(character: str) -> str:

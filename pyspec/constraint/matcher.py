@@ -6,7 +6,6 @@ among the allowed tokens to `pyspec.constraint.sampler`, and drafting the forced
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyspec._core import Model, Vocab
+from pyspec.constraint.compiled import Compiled, reason_of
 from pyspec.constraint.kinds import Constraint, llguidance
 from pyspec.errors import ConstraintError, VocabularyMissingError
 
@@ -24,7 +24,6 @@ __all__ = ["Matcher", "TokenMask", "compile_constraint", "compile_grammar"]
 TokenMask = NDArray[np.uint32]
 """[ceil((n_vocab + 1) / 32)]: bit i % 32 of word i // 32 is 1 where token i may come next."""
 
-_log = logging.getLogger("pyspec")
 _SENTINEL = b"\n"
 _N_TOLD = 8  # last tokens that an error tells
 
@@ -92,6 +91,7 @@ class _Tokenizer:
 
 
 _tokenizers: weakref.WeakKeyDictionary[Model, Any] = weakref.WeakKeyDictionary()
+_compiled: weakref.WeakKeyDictionary[Model, Compiled] = weakref.WeakKeyDictionary()
 _building = threading.Lock()
 
 
@@ -134,26 +134,16 @@ def compile_constraint(constraint: Constraint, model: Model, *, ends: Iterable[i
 def compile_grammar(grammar: str, model: Model, *, ends: Iterable[int] = ()) -> Matcher:
     """As `compile_constraint`, of a grammar in llguidance's own form."""
     tokenizer = _tokenizer(model)
-    library = llguidance()
-    limits = library.LLParserLimits(verbose_errors=False)
-    native = library.LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
-    if native.is_error():
-        raise ConstraintError(reason=_reason(native))
-    for warning in native.get_grammar_warnings():
-        _log.warning("constraint: %s", warning)
-    return Matcher(native, tokenizer, ends)
-
-
-def _reason(native: Any) -> str:
-    text: str = native.get_error()
-    return text.replace("<non-verbose/>", "").strip()
+    with _building:
+        kept = _compiled.setdefault(model, Compiled())
+    return Matcher(kept.get(grammar, tokenizer), tokenizer, ends)
 
 
 class Matcher:
     """A place in a grammar. Serves one generation at a time.
 
     Args:
-        native: an `LLMatcher` at the beginning.
+        native: an `LLMatcher` at the beginning; it is only copied, so that others may have it, too.
         tokenizer: its `LLTokenizer`, with one token more than the vocabulary.
         ends: tokens that end the text.
     """
@@ -231,7 +221,7 @@ class Matcher:
             self._ended = True
             return
         if self._ended or token in self._ends or not self._native.consume_token(token):
-            why = f": {_reason(self._native)}" if self._native.is_error() else ""
+            why = f": {reason_of(self._native)}" if self._native.is_error() else ""
             raise ConstraintError(reason=f"token {token} ({self._spelled([token])}) cannot follow {self._told()}{why}")
         self._tokens.append(token)
         self._known = False
@@ -248,7 +238,7 @@ class Matcher:
             mask, ends = self._mask, self._end_bits
             self._native.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
             if self._native.is_error():
-                reason = _reason(self._native)
+                reason = reason_of(self._native)
                 if "NoExtension" in reason:
                     self._refuse()
                 raise ConstraintError(reason=f"after {self._told()}: {reason}")

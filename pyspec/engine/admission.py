@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 
-from pyspec.decoder import Decoder
 from pyspec.engine.sequences import Sequences
 from pyspec.engine.slots import Slot
 from pyspec.errors import PyspecError
@@ -26,15 +25,16 @@ MIN_PIECE = 64
 """Tokens that a piece of a prompt must have for the kernels of a whole one (llama.cpp's flash attention on a CPU)."""
 
 
-def n_within_reach(decoder: Decoder, prompt: Tokens) -> int:
-    """Tokens of `prompt` that a copy of the decoder's memory could begin with, one short of all of them at most.
+def n_within_reach(slot: Slot, prompt: Tokens) -> int:
+    """Tokens of `prompt` that a copy of the slot's memory could begin with, one short of all of them at most.
 
     Args:
-        decoder: whose memory holds the beginning of its history.
+        slot: whose memory holds the beginning of its decoder's history.
         prompt: [n_prompt] token ids.
     """
-    n = min(n_common(decoder.history.view()[: decoder.memory.n_past], prompt), len(prompt) - 1)
-    return n if decoder.checkpoints is None else decoder.checkpoints.reach(n)
+    checkpoints = slot.decoder.checkpoints
+    n = min(n_common(slot.decoder.history.view()[: slot.memory.n_intact], prompt), len(prompt) - 1)
+    return n if checkpoints is None else checkpoints.reach(n)
 
 
 class Admission:
@@ -53,7 +53,7 @@ class Admission:
 
     def best_place(self, free: list[Slot], prompt: Tokens) -> tuple[Slot, Slot, int]:
         """The free slot to work at, the slot whose memory to begin with, and how much of the prompt that has."""
-        reach = {id(s): n_within_reach(s.decoder, prompt) for s in self.slots} if self.share else {}
+        reach = {id(s): n_within_reach(s, prompt) for s in self.slots} if self.share else {}
         own = max(free, key=lambda s: (reach.get(id(s), 0), s.has_spare, -s.used_at))
         n_own = reach.get(id(own), 0)
         best = max(self.slots, key=lambda s: reach.get(id(s), 0))
@@ -107,21 +107,21 @@ class Admission:
             _log.warning("a common beginning is decoded again: %s", error)
             target.decoder.forget()
             return
-        target.decoder.history = History(source.decoder.history.view()[: source.memory.n_past])
+        target.decoder.history = History(source.decoder.history.view()[: target.memory.n_past])
         if source.decoder.checkpoints is not None and target.decoder.checkpoints is not None:
             target.decoder.checkpoints.take(source.decoder.checkpoints.states)
 
     def stops(self, slot: Slot) -> dict[int, bool]:
         """Where the prompt gets checkpoints: as alone, and where it leaves the texts of others."""
         decoder = slot.decoder
-        stops = {} if decoder.checkpoints is None else decoder.checkpoints.stops(decoder.stats.n_prompt - 1)
-        if self.share:
-            history = decoder.history.view()
-            for other in self.slots:
-                if other is not slot:
-                    stop = self._stop_at(slot, n_common(other.decoder.history.view(), history))
-                    if stop is not None:
-                        stops.setdefault(stop, False)
+        if not self.share or decoder.checkpoints is None:
+            return {}
+        stops, history = decoder.checkpoints.stops(decoder.stats.n_prompt - 1), decoder.history.view()
+        for other in self.slots:
+            if other is not slot:
+                stop = self._stop_at(slot, n_common(other.decoder.history.view(), history))
+                if stop is not None:
+                    stops.setdefault(stop, False)
         return stops
 
     def _stop_at(self, slot: Slot, n: int) -> int | None:

@@ -11,10 +11,11 @@ import logging
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, overload
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
@@ -26,16 +27,18 @@ from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions
 from pyspec.drafting import Drafting
 from pyspec.engine.batch_cost import BatchCost
+from pyspec.engine.in_order import in_order
 from pyspec.engine.scheduler import Scheduler
 from pyspec.engine.sequences import Sequences
 from pyspec.engine.slots import EngineStats, Job, Slot
-from pyspec.engine.ticket import Ticket
+from pyspec.engine.ticket import Ticket, refuse_own_thread
 from pyspec.engine.worker import Worker
 from pyspec.errors import ContextFullError, InvalidValueError
-from pyspec.generation import Generation, Voice
+from pyspec.generation import CallOptions, Generation, Voice
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Spec
 from pyspec.speculators.draft_model import DraftModelOptions
+from pyspec.speculators.registry import called
 
 __all__ = ["Engine"]
 
@@ -57,19 +60,19 @@ class Engine:
         n_parallel: requests at work at once.
         n_ctx: positions of each request, prompt and generated tokens together; 0 for what the model was trained with.
             Not given: 4096, or less if the model was trained with less.
-        n_cells: positions of all requests together, 0 for `n_parallel * n_ctx`. A request begins once there are as many
-            as it may need.
+        n_cells: positions of all requests together, in one unified buffer; 0 for `n_parallel * n_ctx`. A request begins
+            once there are as many as it may need.
         n_spare: requests that may have a spare sequence for rollback; None for all, where memory cannot be cut back.
             Each costs a recurrent state. The others save states in host memory.
         max_queue: most requests that wait.
         prefill_chunk: most prompt tokens decoded between two rounds of requests that generate.
         batch_width: most tokens in a decode, but for prompts. Kernels change at larger widths, and with them the last
             bits of logits (llama.cpp's flash attention on a CPU at 64).
-        share_prefix: begin with what another request's memory holds of the prompt.
+        share_prefix: begin with what another request's memory holds of the prompt; otherwise with nothing.
         n_batch, n_ubatch, n_threads, n_gpu_layers, flash_attn, seed, draft_model, draft_options, draft_rollback,
             max_tries, max_pending, n_draft, budget, checkpoint_budget_bytes, ctx_checkpoints, verbose, progress,
             context, model: as of `Llama`, for each sequence. Replay is fused.
-        spec: default speculator by name, list of names, or a function that makes one: every sequence has its own.
+        spec: default speculator by name, list of names, or a function or class that makes one for each request.
         rollback: as of `Llama`, but for snapshots.
 
     Raises:
@@ -147,7 +150,7 @@ class Engine:
         self._draft_model: Model | None = None
         if draft_model is not None and not isinstance(draft_model, Model):
             self._draft_model = draft_model = Model(models.resolve(draft_model), n_gpu_layers=n_gpu_layers)
-        self.max_queue = max_queue
+        self.max_queue, self._share = max_queue, share_prefix
         self._voice = Voice(self.model, seed)
         cost = CostModel(allowance or BudgetOptions(), self._sequences.width_costs)
         kept = CheckpointOptions(n_max=ctx_checkpoints)
@@ -224,36 +227,42 @@ class Engine:
 
         Raises:
             InvalidValueError, UnknownOptionError, TokenRangeError: an argument; nothing happened.
-            ContextFullError: the prompt is longer than `n_ctx`.
+            ContextFullError: the prompt is longer than `n_ctx`, or than `n_cells`.
             QueueFullError: too many wait.
             ClosedError: the engine was closed.
         """
+        return self._hand_in({"spec": spec} | options, prompt)
+
+    def _hand_in(self, options: dict[str, Any], prompt: Any, *, wait: bool = False) -> Ticket:
         refuse_fork(self._pid)
         self._worker.refuse_closed()
-        refuse_unknown({name: None for name in options if name in ("reuse", "on_text")}, Engine.submit)
-        call, sampling = self._voice.options(options)
-        spec = self._spec if spec is _DEFAULT else spec
-        generation = Generation(self._voice, prompt, call, sampling, Drafting(None), reuse=True, follows=drafts(spec))
+        call, sampling = self._options(options)
+        spec = options.get("spec", _DEFAULT)
+        spec = called(self._spec if spec is _DEFAULT else spec)
+        how: dict[str, Any] = {"reuse": self._share, "follows": drafts(spec)}
+        generation = Generation(self._voice, prompt, call, sampling, Drafting(None), **how)
         n_prompt = len(generation.request.prompt)
         n_ctx = self._sequences.memories[0].n_ctx
         if n_prompt == 0:
             raise InvalidValueError(name="prompt", value=[], allowed="at least one token")
         if n_prompt > n_ctx:
-            raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx)
+            way_out = f"shorten the prompt or raise {'n_ctx' if n_ctx == self.n_ctx else 'n_cells'}"
+            raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx, way_out=way_out)
         n_new = n_ctx if call.max_tokens is None else call.max_tokens
-        job = Job(
-            ticket=Ticket(generation, self),
-            spec=spec() if callable(spec) and not hasattr(spec, "draft") else spec,
-            n_cells=min(n_ctx, n_prompt + n_new, self._sequences.n_cells),
-        )
-        self._worker.add(job, self.max_queue)
-        return job.ticket
+        ticket = Ticket(generation, self, worker=self._thread)
+        self._worker.add(Job(ticket=ticket, spec=spec, n_cells=min(n_ctx, n_prompt + n_new)), self.max_queue, wait=wait)
+        return ticket
+
+    def _options(self, options: dict[str, Any]) -> tuple[CallOptions, SamplingOptions]:
+        refuse_unknown({name: None for name in options if name in ("reuse", "on_text")}, Engine.submit)
+        return self._voice.options({name: value for name, value in options.items() if name != "spec"})
 
     def generate(self, prompt: str | Sequence[int], **options: Any) -> Completion:
         """Hand in a request and wait for its completion; Ctrl-C cancels it.
 
-        Raises: as `submit`, and what went wrong with this request.
+        Raises: as `submit` and `Ticket.result`.
         """
+        refuse_own_thread(self._thread, "generate")
         ticket = self.submit(prompt, **options)
         try:
             return ticket.result()
@@ -279,52 +288,70 @@ class Engine:
         finally:
             ticket.cancel()
 
+    @overload
     def map(
         self,
-        prompts: Iterable[str | Sequence[int]],
+        prompts: Iterable[Any],
         *,
         on_done: Callable[[int, Completion], object] | None = None,
+        return_exceptions: Literal[False] = False,
         **options: Any,
-    ) -> Iterator[Completion]:
+    ) -> Iterator[Completion]: ...
+    @overload
+    def map(
+        self,
+        prompts: Iterable[Any],
+        *,
+        on_done: Callable[[int, Any], object] | None = None,
+        return_exceptions: bool,
+        **options: Any,
+    ) -> Iterator[Completion | Exception]: ...
+    def map(
+        self,
+        prompts: Iterable[Any],
+        *,
+        on_done: Callable[[int, Any], object] | None = None,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> Iterator[Any]:
         """Completions of `prompts`, in their order, as they become ready; any number of prompts.
 
-        No more requests than the queue holds are handed in ahead of the caller, so that `prompts` may be endless.
-        Leaving early cancels what was handed in.
+        As many as the queue holds are handed in ahead of the caller, so that `prompts` may be endless; where others
+        fill the queue, it waits for room. Leaving early cancels what was handed in.
 
         Args:
             prompts: texts or token ids, several.
-            on_done: called with the number of completions handed out so far and the newest one.
+            on_done: called with the number of results handed out so far and the newest one.
+            return_exceptions: give the error of a request in its place, and go on.
             options: as of `submit`.
+
+        Raises:
+            As `submit`, but for `QueueFullError`, and what went wrong with a request, after all completions before it;
+            the message begins with which prompt it is: "prompts[6]: ...".
         """
         refuse_one(prompts)
-        ahead = min(self.max_queue, 4 * self.n_parallel)
-        waiting: deque[Ticket] = deque()
-        n_done = 0
-        source = iter(prompts)
-        try:
-            while True:
-                while len(waiting) < ahead and (prompt := next(source, None)) is not None:
-                    waiting.append(self.submit(prompt, **options))
-                if not waiting:
-                    return
-                completion = waiting[0].result()
-                waiting.popleft()
-                n_done += 1
+        refuse_fork(self._pid)
+        refuse_own_thread(self._thread, "map")
+        if not isinstance(return_exceptions, bool):
+            raise InvalidValueError(name="return_exceptions", value=return_exceptions, allowed="True or False")
+        self._options(options)
+        how: dict[str, Any] = {"ahead": min(self.max_queue, 4 * self.n_parallel), "goes_on": return_exceptions}
+        with closing(in_order(prompts, partial(self._hand_in, options), **how)) as results:
+            for n, result in enumerate(results, start=1):
                 if on_done is not None:
-                    on_done(n_done, completion)
-                yield completion
-        finally:
-            for ticket in waiting:
-                ticket.cancel()
+                    on_done(n, result)
+                yield result
 
     # ------------------------------------------------------------- life
     def close(self, *, drain: bool = False) -> None:
         """Stop the worker and free the contexts; idempotent.
 
         Args:
-            drain: finish what was handed in first; otherwise it is cancelled, and has what was generated so far.
+            drain: finish what was handed in first; otherwise it is cancelled: every request that is not done has what
+                was generated so far, and finish reason "cancelled". In a callback of a request this returns at once,
+                and the rest follows.
         """
-        if threading.current_thread() is self._thread:  # a callback of a request: the rest ends first
+        if threading.current_thread() is self._thread:
             self._worker.stop(drain=drain, at_end=self._free)
             return
         self._worker.stop(drain=drain)
@@ -359,7 +386,7 @@ def _refuse_object(spec: object) -> None:
         InvalidValueError: with the way out.
     """
     for one in spec if isinstance(spec, (list, tuple)) else [spec]:
-        if hasattr(one, "draft"):
+        if hasattr(one, "draft") and not isinstance(one, type):
             raise InvalidValueError(
                 name="spec",
                 value=one,

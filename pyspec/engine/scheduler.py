@@ -1,7 +1,8 @@
 """Continuous batching: which requests are at work, and what each decode holds of them.
 
-Owns admission, the sharing of beginnings, the make-up of each batch, and that one request's failure is its own. Single
-threaded. Leaves each request's rounds to its `Decoder`, and threads to `pyspec.engine`.
+Owns admission, the sharing of beginnings, the make-up of each batch, and that one request's failure is its own,
+whatever its callbacks raise. Single threaded. Leaves each request's rounds to its `Decoder`, and threads to
+`pyspec.engine`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Scheduler:
         self._cost = cost
         self._prefill_chunk = prefill_chunk
         self._batch_width = batch_width
+        self._share = share
         self._admission = Admission(sequences, slots, share=share)
         self._n_steps = 0
 
@@ -123,8 +125,6 @@ class Scheduler:
         except BaseException as error:
             slot.job = job
             self._fail(slot, error)
-            if not isinstance(error, Exception):
-                raise
         return True
 
     def _begin(self, slot: Slot, job: Job) -> None:
@@ -216,7 +216,7 @@ class Scheduler:
         """The slot with its next round; nothing when its request ended or failed."""
         try:
             plan = slot.decoder.plan()
-        except Exception as error:
+        except BaseException as error:
             self._fail(slot, error)
             return []
         if plan is None:
@@ -234,7 +234,7 @@ class Scheduler:
             self._keep_stop(slot)
             if on_progress is not None:
                 on_progress(slot.memory.n_past, decoder.stats.n_prompt)
-        except Exception as error:
+        except BaseException as error:
             self._fail(slot, error)
             return
         self.stats.n_decodes += 1
@@ -263,7 +263,7 @@ class Scheduler:
                 for one in rounds:
                     self._decode([one])
             return
-        except Exception as error:
+        except BaseException as error:
             for slot, _ in rounds:
                 with contextlib.suppress(PyspecError):
                     slot.decoder.forget()  # it may hold a draft that nobody verified
@@ -285,7 +285,7 @@ class Scheduler:
         try:
             job.generation.add(slot.decoder.conclude(plan, seconds).tokens, slot.decoder)
             job.ticket.push(job.generation.take())
-        except Exception as error:
+        except BaseException as error:
             self._fail(slot, error)
             return
         if slot.decoder.finish is not None:
@@ -298,10 +298,10 @@ class Scheduler:
         try:
             completion = job.generation.complete(slot.decoder, rollback_reason=slot.reason)
             job.ticket.push(job.generation.take())
-        except Exception as error:
+        except BaseException as error:
             self._fail(slot, error)
             return
-        slot.job = None
+        self._release(slot)
         stats.n_done += 1
         stats.n_cancelled += completion.finish_reason in ("cancelled", "timeout")
         stats.n_generated += len(completion.tokens)
@@ -312,6 +312,15 @@ class Scheduler:
     def _fail(self, slot: Slot, error: BaseException) -> None:
         job = slot.job
         assert job is not None
-        slot.job = None
+        self._release(slot)
         self.stats.n_failed += 1
         job.ticket.fail(error)
+
+    def _release(self, slot: Slot) -> None:
+        """The slot is free; its memory keeps what may serve other requests."""
+        slot.job = None
+        with contextlib.suppress(PyspecError):  # it is empty then
+            if self._share:
+                slot.memory.cut()
+            else:
+                slot.decoder.forget()

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from pyspec._core import Context, Model
+from pyspec._core import Context, Model, State
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, UnsupportedError
 from pyspec.memory import has_device, probe
 from pyspec.rollback import Rollback, cached_costs, candidates, check_name, choose, needs_spare
+from pyspec.rollback.trim import Trim
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators.history import Tokens
 from pyspec.width_costs import cached_width_costs
@@ -30,13 +31,24 @@ MAX_SEQUENCES = 256
 class MemberMemory(SequenceMemory):
     """Memory of one sequence among others.
 
+    Args:
+        context: of all.
+        rollback: strategy of this sequence.
+        n_ctx: most tokens that it may hold.
+        company: memories of the context, this one among them; read when it is needed.
+
     Attributes:
         room: most tokens that the next round may decode, beside what others decode.
     """
 
-    def __init__(self, context: Context, rollback: Rollback, *, n_ctx: int) -> None:
+    def __init__(
+        self, context: Context, rollback: Rollback, *, n_ctx: int, company: Sequence[MemberMemory] = ()
+    ) -> None:
         super().__init__(context, rollback)
         self._n_ctx = n_ctx
+        self._company = company
+        self._cells = object()  # the same for memories that may have cells in common
+        self._n_intact: int | None = None
         self.room = min(context.n_batch, context.n_ubatch)
 
     @property
@@ -48,6 +60,72 @@ class MemberMemory(SequenceMemory):
     def width_max(self) -> int:
         """Most tokens in a decode that may be rolled back."""
         return min(super().width_max, self.room)
+
+    @property
+    def n_intact(self) -> int:
+        """Tokens from the first on that memory holds as a decode of them alone does.
+
+        What a shift moved up was decoded while the dropped tokens were seen, and serves no other request.
+        """
+        return self.n_past if self._n_intact is None else min(self._n_intact, self.n_past)
+
+    @property
+    def shares_cells(self) -> bool:
+        """Whether another sequence may have cells in common with this one."""
+        return any(other.n_past > 0 and other._cells is self._cells for other in self._company if other is not self)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._cells, self._n_intact = object(), None
+        super().clear()
+
+    def cut(self) -> None:
+        """Forget what is not intact; all, where a sliding window has moved on.
+
+        Raises:
+            PyspecError: refused; memory is empty.
+        """
+        keep, end = self.n_intact, Trim(self.context, self.rollback.seq_id)
+        if keep == self.n_past:
+            self._n_intact = None
+            return
+        if not end.can_roll_back(keep):
+            self.clear()
+            return
+        try:
+            self.commit()
+            self.n_past = end.roll_back(keep)
+        except BaseException:
+            with contextlib.suppress(PyspecError):
+                self.clear()
+            raise
+        self._n_intact = None
+
+    def share(self, target: MemberMemory) -> None:
+        """Give `target`, which is empty, what is intact here; in a unified buffer they have these cells in common."""
+        self.context.seq_cp(self.rollback.seq_id, target.rollback.seq_id)
+        target.n_past = self.n_intact
+        if target.n_past < self.n_past:
+            self.context.seq_rm(target.rollback.seq_id, target.n_past, -1)
+        if self.context.kv_unified:
+            target._cells = self._cells
+
+    def shift(self, n_keep: int, n_drop: int) -> None:
+        """As of any memory; nothing moves that other sequences hold, too: this one gets cells of its own first.
+
+        Raises:
+            PyspecError: memory cannot, or has no room for them, which those of a request are; it may be empty then.
+        """
+        self.require_shift()
+        self.commit()
+        if self.shares_cells and (self._n_intact is None or n_keep < self._n_intact):  # later ones share these alone
+            state = State()
+            self.context.state_save(self.rollback.seq_id, state)
+            self.context.seq_rm(self.rollback.seq_id)
+            self.context.state_restore(self.rollback.seq_id, state)
+            self._cells = object()
+        super().shift(n_keep, n_drop)
+        self._n_intact = min(n_keep, self.n_intact)
 
     def decoded(self, n_tokens: int, first_row: int) -> None:
         """A batch has added `n_tokens`; their output rows begin at `first_row`."""
@@ -78,13 +156,13 @@ class Sequences:
         model: fully loaded.
         n_sequences: how many.
         n_ctx: positions of each.
-        n_cells: positions of all together, 0 for as many as all can use. Sequences that share a beginning share cells.
+        n_cells: positions of all together, 0 for as many as all can use. Others need a unified buffer.
         n_spare: sequences that get a spare one for rollback, None for all where the strategy wants one. The others use
             the next best strategy.
         options: parameters of `pyspec._core.Context`. `kv_unified` is on with a GPU and for recurrent or hybrid memory,
             where spares need it: sequences of different widths then take one graph on attention memory, but sums run in
-            the order of the cells, so that the last bits of logits depend on what others hold. Off, each sequence has a
-            buffer of its own.
+            the order of the cells, so that the last bits of logits depend on what others hold, and sequences that share
+            a beginning share cells. Off, each sequence has a buffer of its own.
         rollback: a strategy, or "auto". Snapshots keep the last states of a decode in one graph, which sequences of
             different widths do not have.
         checkpoint_budget_bytes: most bytes of one checkpoint, 0 for no limit.
@@ -103,7 +181,7 @@ class Sequences:
         width_costs: measured seconds of decodes by width.
 
     Raises:
-        InvalidValueError: more sequences than a context can have.
+        InvalidValueError: more sequences than a context can have; `n_cells` without a unified buffer.
         UnsupportedError: a strategy that this memory, or many sequences, cannot have; an architecture whose sequences
             llama.cpp mixes up.
         PyspecError: the context cannot be had.
@@ -134,7 +212,14 @@ class Sequences:
         device = has_device()
         wants_spares = needs_spare(rollback, model.memory_kind)
         if given.get("kv_unified") is None:
-            given["kv_unified"] = device or model.memory_kind in ("recurrent", "hybrid")
+            given["kv_unified"] = n_cells > 0 or device or model.memory_kind in ("recurrent", "hybrid")
+        if n_cells and not given["kv_unified"]:
+            raise InvalidValueError(
+                name="n_cells",
+                value=n_cells,
+                allowed="0 with kv_unified=False, where each request has n_ctx positions of its own; leave one of the "
+                "two out",
+            )
         spares = wants_spares and given["kv_unified"]
         self.n_spare = min(n_sequences if n_spare is None else n_spare, n_sequences) if spares else 0
         n_seq_max = n_sequences + self.n_spare
@@ -144,7 +229,7 @@ class Sequences:
                 value=n_sequences,
                 allowed=f"at most {MAX_SEQUENCES - self.n_spare} beside {self.n_spare} spare sequences (n_spare)",
             )
-        self.n_cells = (given["kv_unified"] and n_cells) or n_ctx * n_sequences
+        self.n_cells = n_cells or n_ctx * n_sequences
         self.context = Context(model, **given | {"n_seq_max": n_seq_max, "n_ctx": self.n_cells})
         if n_sequences > 1 and self.context.mixes_sequences:
             raise UnsupportedError(
@@ -176,7 +261,8 @@ class Sequences:
                 checkpoint_budget_bytes=checkpoint_budget_bytes,
                 costs=costs,
             )
-            self.memories.append(MemberMemory(self.context, strategy, n_ctx=min(n_ctx, self.context.n_ctx_seq)))
+            n_most = min(n_ctx, self.context.n_ctx_seq, self.n_cells)
+            self.memories.append(MemberMemory(self.context, strategy, n_ctx=n_most, company=self.memories))
             self.reasons.append(reason)
 
     @property
@@ -217,7 +303,7 @@ class Sequences:
             row += part.n_outputs
 
     def share(self, source: MemberMemory, target: MemberMemory) -> None:
-        """Give `target`, which is empty, all that `source` holds; attention cells are shared, not copied.
+        """Give `target`, which is empty, what `source` holds intact; in a unified buffer no attention cell is copied.
 
         Raises:
             UnsupportedError: this memory cannot share.
@@ -226,8 +312,7 @@ class Sequences:
             raise UnsupportedError(
                 what="sharing a beginning", why="llama.cpp cannot copy a sequence of this memory", way_out="decode it"
             )
-        self.context.seq_cp(source.rollback.seq_id, target.rollback.seq_id)
-        target.n_past = source.n_past
+        source.share(target)
 
     def _probe_batch(self) -> bool:
         if self.context.n_seq_max < 2 or self.context.n_batch < 3:

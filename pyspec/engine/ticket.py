@@ -7,15 +7,33 @@ Owns waiting for its text and its result, from threads and from asyncio, and ask
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 from pyspec.completion import Completion
+from pyspec.errors import UnsupportedError
 from pyspec.generation import Generation
 
-__all__ = ["Ticket"]
+__all__ = ["Ticket", "refuse_own_thread"]
+
+_log = logging.getLogger("pyspec")
+
+
+def refuse_own_thread(worker: threading.Thread | None, what: str) -> None:
+    """Refuse to wait for an engine in the thread that does its work.
+
+    Raises:
+        UnsupportedError: this is that thread.
+    """
+    if threading.current_thread() is worker:
+        raise UnsupportedError(
+            what=f"{what} in a callback of the same engine",
+            why="callbacks run in the thread that does the work, which would wait for itself",
+            way_out="use add_done_callback, or wait in another thread",
+        )
 
 
 class Ticket:
@@ -23,10 +41,16 @@ class Ticket:
 
     In asyncio: `await ticket` for the completion, `async for piece in ticket` for the pieces. Every reader gets all
     pieces from the first one on. Thread-safe.
+
+    Args:
+        generation: what is generated.
+        owner: an engine that is to live as long as the request.
+        worker: the thread that works on it, None if nobody asks.
     """
 
-    def __init__(self, generation: Generation, owner: object = None) -> None:
+    def __init__(self, generation: Generation, owner: object = None, *, worker: threading.Thread | None = None) -> None:
         self.generation = generation
+        self._worker = worker
         self._owner = owner  # an engine that nobody holds lives as long as its requests
         self._future: Future[Completion] = Future()
         self._changed = threading.Condition()
@@ -42,8 +66,11 @@ class Ticket:
 
         Raises:
             TimeoutError: not done in that time.
-            PyspecError: what went wrong with this request.
+            UnsupportedError: not done, and this is a callback of the same engine, which would wait for itself.
+            PyspecError: what went wrong with this request; whatever one of its callbacks raised.
         """
+        if not self.done:
+            refuse_own_thread(self._worker, "waiting for a request")
         try:
             return self._future.result(timeout)
         except TimeoutError:
@@ -63,14 +90,27 @@ class Ticket:
         self.generation.halt.cancel()
 
     def add_done_callback(self, function: Callable[[Ticket], object]) -> None:
-        """Call `function` with this ticket when it is done, in the thread of the engine, or now if it is."""
-        self._future.add_done_callback(lambda _: function(self))
+        """Call `function` with this ticket when it is done, in the thread of the engine, or now if it is.
+
+        What it raises is logged, and harms nobody.
+        """
+
+        def call(_: object) -> None:
+            try:
+                function(self)
+            except BaseException as error:
+                if not isinstance(error, Exception) and threading.current_thread() is not self._worker:
+                    raise  # Ctrl-C in the caller's own thread
+                _log.exception("a done callback raised %s", type(error).__name__)
+
+        self._future.add_done_callback(call)
 
     def __iter__(self) -> Iterator[str]:
         n = 0
         while True:
             with self._changed:
                 while n == len(self._pieces) and not self.done:
+                    refuse_own_thread(self._worker, "reading a request's pieces")
                     self._changed.wait()
                 new = self._pieces[n:]
             yield from new
@@ -83,6 +123,8 @@ class Ticket:
         """The completion; an awaiting task that is cancelled does not cancel the request."""
         import asyncio  # a tenth of the package's import, and seldom needed
 
+        if not self.done:
+            refuse_own_thread(self._worker, "awaiting a request")
         return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
 
     async def __aiter__(self) -> AsyncIterator[str]:
@@ -109,6 +151,7 @@ class Ticket:
                     self._future.result()
                     return
                 if not new:
+                    refuse_own_thread(self._worker, "reading a request's pieces")
                     await changed.wait()
         finally:
             with self._changed:
@@ -133,6 +176,9 @@ class Ticket:
 
     def fail(self, error: BaseException) -> None:
         """It cannot be done."""
+        if isinstance(error, (StopIteration, StopAsyncIteration)):  # generators and asyncio take these for ends
+            stopped, error = error, RuntimeError(f"a callback raised {type(error).__name__}")
+            error.__cause__ = stopped
         self._future.set_exception(error)
         self._tell()
         self._owner = None

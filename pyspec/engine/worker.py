@@ -30,6 +30,7 @@ class Worker:
         self._stopping = self._draining = False
         self._at_end: Callable[[], object] | None = None
         self._error: BaseException | None = None
+        self._n_patient = 0
         self._stats = EngineStats()
 
     def stats(self) -> EngineStats:
@@ -41,19 +42,33 @@ class Worker:
         stats.n_queued += waiting
         return stats
 
-    def add(self, job: Job, max_queue: int) -> None:
-        """Hand in a job.
+    def add(self, job: Job, max_queue: int, *, wait: bool = False) -> None:
+        """Hand in a job, with `wait` as soon as there is room; those that wait have it before those that do not.
 
         Raises:
             QueueFullError, ClosedError
         """
         with self._changed:
             self.refuse_closed()
-            n_queued = len(self._incoming) + self._stats.n_queued
-            if n_queued >= max_queue:
+            if wait:
+                self._wait_for_room(max_queue)
+            elif (n_queued := self._n_queued + self._n_patient) >= max_queue:
                 raise QueueFullError(n_queued=n_queued, max_queue=max_queue)
             self._incoming.append(job)
-            self._changed.notify()
+            self._changed.notify_all()
+
+    @property
+    def _n_queued(self) -> int:
+        return len(self._incoming) + self._stats.n_queued
+
+    def _wait_for_room(self, max_queue: int) -> None:
+        self._n_patient += 1
+        try:
+            while self._n_queued >= max_queue:
+                self._changed.wait()
+                self.refuse_closed()
+        finally:
+            self._n_patient -= 1
 
     def refuse_closed(self) -> None:
         """Refuse where no more jobs are taken.
@@ -65,11 +80,15 @@ class Worker:
             raise ClosedError(what="Engine") from self._error
 
     def stop(self, *, drain: bool, at_end: Callable[[], object] | None = None) -> None:
-        """Take no more jobs; finish, or cancel, those that were handed in; then the worker calls `at_end`."""
+        """Take no more jobs; finish, or cancel, those that were handed in; then the worker calls `at_end`.
+
+        Once they were to be cancelled, no later call finishes them.
+        """
         with self._changed:
-            self._stopping, self._draining = True, drain
+            self._draining = drain and (self._draining or not self._stopping)
+            self._stopping = True
             self._at_end = at_end or self._at_end
-            self._changed.notify()
+            self._changed.notify_all()
 
     def run(self) -> None:
         """Work until stopped."""
@@ -79,12 +98,19 @@ class Worker:
                 scheduler.step()
                 with self._changed:
                     self._stats = dataclasses.replace(scheduler.stats)
-        except BaseException as error:
-            _log.error("the engine stopped: %s", error)
+                    if self._n_patient:
+                        self._changed.notify_all()
+        except BaseException as fault:
+            _log.error("the engine stopped: %s: %s", type(fault).__name__, fault)
+            error = fault
+            if not isinstance(fault, Exception):  # a SystemExit would end whoever waits for a result
+                error = RuntimeError(f"the engine stopped: {type(fault).__name__}: {fault}")
+                error.__cause__ = fault
             with self._changed:
                 self._stopping, self._error = True, error
                 jobs = list(self._incoming)
                 self._incoming.clear()
+                self._changed.notify_all()
             for job in jobs:
                 job.ticket.fail(error)
             scheduler.fail_all(error)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pyspec._core import Context
-from pyspec.errors import UnknownOptionError, UnsupportedError
+from pyspec.errors import InvalidValueError, UnknownOptionError, UnsupportedError
 from pyspec.memory import Capabilities
 from pyspec.rollback.checkpoint import CheckpointDevice, CheckpointHost
 from pyspec.rollback.costs import StrategyCost
@@ -46,10 +46,13 @@ def check_name(name: str) -> str:
 
     Raises:
         UnknownOptionError: no such strategy.
+        InvalidValueError: no name at all.
     """
+    if not isinstance(name, str):
+        raise InvalidValueError(name="rollback", value=name, allowed=f"one of {', '.join(NAMES)}")
     name = "checkpoint-host" if name == "checkpoint" else name
     if name not in NAMES:
-        raise UnknownOptionError(name=str(name), known=NAMES, where="rollback strategy")
+        raise UnknownOptionError(name=name, known=NAMES, where="rollback strategy")
     return name
 
 

@@ -7,60 +7,31 @@ generating to `pyspec.generating`, what memory can keep to `pyspec.checkpoints`,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pyspec.arguments import prompt_tokens, tokens_in_range
+from pyspec.arguments import check_call, checked_path, prompt_tokens, tokens_in_range
 from pyspec.completion import Completion
-from pyspec.config import SamplingOptions, int_between
-from pyspec.errors import (
-    BusyError,
-    ContextFullError,
-    InvalidValueError,
-    StateError,
-    UnknownOptionError,
-)
-from pyspec.generation import CALL_OPTIONS
+from pyspec.config import int_between
+from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError
+from pyspec.generation import OPTIONS, refuse_options
+from pyspec.halt import Halt
 from pyspec.held import fingerprint
 from pyspec.llm import Llama
 from pyspec.session.file import SessionData, read_session, write_session
 from pyspec.session.state import NO_SPEC, drop_behind, give_drafting, give_memory, held_drafting, held_memory
+from pyspec.session.turn import OpenTurn, Turn, as_turn
+from pyspec.streams import drained
 
 __all__ = ["Session", "Turn"]
 
-_OPTIONS = (CALL_OPTIONS - {"reuse", "n_keep"}) | {"spec"}
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What one generation of a session did.
-
-    Attributes:
-        start: tokens of the session before what this turn appended.
-        n_prompt: tokens before the first generated one, earlier turns included.
-        n_decoded: tokens of the prompt that were decoded; the others were in memory.
-        n_generated: tokens generated.
-        finish_reason: as of the completion.
-        n_dropped: tokens that the model does not see any more since this turn (`overflow="shift"`).
-    """
-
-    start: int
-    n_prompt: int
-    n_decoded: int
-    n_generated: int
-    finish_reason: str
-    n_dropped: int = 0
-
-    @property
-    def end(self) -> int:
-        """Tokens of the session after it."""
-        return self.n_prompt + self.n_generated
+_OPTIONS = OPTIONS - {"reuse", "n_keep"}
 
 
 class Session:
@@ -93,6 +64,7 @@ class Session:
         if not ok(n_keep):
             raise InvalidValueError(name="n_keep", value=n_keep, allowed=f"{allowed}, half of the context")
         _check_options(defaults)
+        llm._voice.options({name: value for name, value in defaults.items() if name != "spec"})
         if overflow == "shift":
             llm._decoder.memory.require_shift()
         self.llm = llm
@@ -102,7 +74,7 @@ class Session:
         self._tokens: list[int] = []
         self._n_dropped = 0  # tokens behind the first n_keep that the model no longer sees
         self._lock = threading.Lock()
-        self._open: object | None = None  # the stream that is at work
+        self._open: OpenTurn | None = None  # of the stream that is at work
 
     # ------------------------------------------------------------- the text
     @property
@@ -186,49 +158,76 @@ class Session:
             BusyError: a stream of this session is open.
             As `Llama.generate`; then the session is as it was before.
         """
-        with closing(self.stream(text, **options)) as stream:
-            for piece in stream:
-                if isinstance(piece, Completion):
-                    return piece
-                if on_text is not None:
-                    on_text(piece)
-        raise AssertionError("a stream ends with its completion")
+        check_call(on_text=on_text)
+        return drained(self.stream(text, **options), on_text)
 
     def stream(self, text: str | Sequence[int] = "", **options: Any) -> Generator[str | Completion, None, Completion]:
         """As `generate`, piece by piece, like `Llama.stream`; a stream that is closed early takes the turn back.
 
         Until it ends the session's text cannot be changed.
         """
-        _check_options(options)
-        mine = object()
-        with self._changing():
-            start, prompt = len(self._tokens), self._tokens + self._as_tokens(text)
-            if not prompt:
-                raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
-            self._open = mine
-        try:
-            seen, n_dropped = self._make_room(prompt)
-            options = self.defaults | options | {"n_keep": self.n_keep if self.overflow == "shift" else None}
-            for piece in self.llm.stream(seen, reuse=True, **options):
+        with self._turn(text, options) as turn, closing(self._pieces(turn, options, Halt())) as pieces:
+            for piece in pieces:
                 if isinstance(piece, Completion):
-                    self._record(start, prompt, n_dropped, piece)
+                    self._record(turn, piece)
                 yield piece
-            assert isinstance(piece, Completion)
-            return piece
+        assert isinstance(piece, Completion)
+        return piece
+
+    async def astream(self, text: str | Sequence[int] = "", **options: Any) -> AsyncGenerator[str | Completion, None]:
+        """As `stream`, for `async for`: the turn runs in a thread of its own (`Llama.astream`).
+
+        Cancelling the task or leaving the loop before the completion breaks it off and takes the turn back.
+        """
+        from pyspec.asynchronous import astream
+
+        with self._turn(text, options) as turn:
+            async with aclosing(astream(self.llm, lambda halt: self._pieces(turn, options, halt))) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Completion):
+                        self._record(turn, piece)
+                    yield piece
+
+    async def agenerate(
+        self, text: str | Sequence[int] = "", *, on_text: Callable[[str], object] | None = None, **options: Any
+    ) -> Completion:
+        """As `generate`, without blocking the event loop; see `astream`. `on_text` is called in the loop's thread."""
+        from pyspec.asynchronous import adrained
+
+        return await adrained(self.astream(text, **options), on_text)
+
+    @contextmanager
+    def _turn(self, text: str | Sequence[int], options: Mapping[str, Any]) -> Iterator[OpenTurn]:
+        """A turn that is open inside; what it did is kept once `_record` was called."""
+        _check_options(options)
+        with self._changing():
+            turn = OpenTurn(len(self._tokens), self._tokens + self._as_tokens(text))
+            if not turn.prompt:
+                raise InvalidValueError(name="text", value=text, allowed="some text: the session is empty")
+            self._open = turn
+        try:
+            yield turn
         finally:
-            if self._open is mine:  # a stream that was left at its completion closes no later one
+            if self._open is turn:  # a stream that was left at its completion closes no later one
                 self._open = None
 
-    def _record(self, start: int, prompt: list[int], n_dropped: int, completion: Completion) -> None:
+    def _pieces(
+        self, turn: OpenTurn, options: Mapping[str, Any], halt: Halt
+    ) -> Generator[str | Completion, None, Completion]:
+        seen, turn.n_dropped = self._make_room(turn.prompt)
+        own = {"reuse": True, "n_keep": self.n_keep if self.overflow == "shift" else None}
+        return (yield from self.llm._stream_to_completion(seen, {**self.defaults, **options, **own}, halt))
+
+    def _record(self, turn: OpenTurn, completion: Completion) -> None:
         tokens, stats = completion.tokens, completion.stats
         n_decoded = stats.n_prompt - stats.n_reused
-        n_dropped += stats.n_dropped
+        n_dropped = turn.n_dropped + stats.n_dropped
         with self._lock:
             self._open = None
-            self._tokens = prompt + tokens
+            self._tokens = turn.prompt + tokens
             self._n_dropped += n_dropped
             reason = completion.finish_reason
-            self.turns.append(Turn(start, len(prompt), n_decoded, len(tokens), reason, n_dropped))
+            self.turns.append(Turn(turn.start, len(turn.prompt), n_decoded, len(tokens), reason, n_dropped))
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -291,8 +290,9 @@ class Session:
         Raises:
             BusyError: a generation is at work.
             OSError: the file cannot be written.
-            InvalidValueError: options that cannot be written as JSON.
+            InvalidValueError: no path, or options that cannot be written as JSON.
         """
+        checked_path(path)
         llm, spec, seed = self.llm, self.defaults.get("spec", NO_SPEC), self.llm._voice.seed
         with self._changing(), llm._exclusive():
             data = SessionData(
@@ -318,8 +318,9 @@ class Session:
             ContextFullError: the text is longer than this context, with `overflow="error"`.
             UnsupportedError: `overflow="shift"` on memory that cannot.
             OSError: the file cannot be read.
+            InvalidValueError: no path.
         """
-        data = read_session(path)
+        data = read_session(checked_path(path))
         name, own = Path(path).name, fingerprint(llm.model)
         if data.model != own:
             about = data.model.get("description")
@@ -328,7 +329,7 @@ class Session:
             session = cls(llm, overflow=data.overflow["overflow"], n_keep=data.overflow["n_keep"], **data.defaults)
             session._tokens = tokens_in_range(data.tokens.tolist(), llm.n_vocab, name="tokens").tolist()
             session._n_dropped = int(data.overflow["n_dropped"])
-            session.turns = [_as_turn(turn) for turn in data.turns]
+            session.turns = [as_turn(turn) for turn in data.turns]
             ends = [0, *(n for turn in session.turns for n in (turn.start, turn.end)), len(session)]
             if ends != sorted(ends) or not 0 <= session._n_dropped <= max(0, len(session) - session.n_keep):
                 raise ValueError("turns that are longer than the text")
@@ -350,18 +351,10 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     return {n: [list(pair) for pair in v.items()] if isinstance(v, Mapping) else v for n, v in options.items()}
 
 
-def _as_turn(data: dict[str, Any]) -> Turn:
-    plain: dict[str, Any] = {n: str(value) if n == "finish_reason" else int(value) for n, value in data.items()}
-    return Turn(**plain)
-
-
 def _check_options(options: Mapping[str, Any]) -> None:
     """Refuse what `Llama.stream` does not know, or a session decides itself.
 
     Raises:
         UnknownOptionError: with the nearest name.
     """
-    known = _OPTIONS | {field.name for field in fields(SamplingOptions)}
-    for name in options:
-        if name not in known:
-            raise UnknownOptionError(name=name, known=known)
+    refuse_options(options, _OPTIONS)

@@ -6,6 +6,7 @@ file. Speculators of later layers enter themselves with `register`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from pyspec.speculators.ngram_simple import NgramSimple, NgramSimpleOptions
 from pyspec.speculators.protocol import Speculator
 from pyspec.speculators.suffix import Suffix, SuffixOptions
 
-__all__ = ["SPEC_DEFAULT", "Factory", "Spec", "make", "names", "parse_options", "register"]
+__all__ = ["SPEC_DEFAULT", "Factory", "Spec", "called", "make", "names", "parse_options", "register"]
 
 _T = TypeVar("_T")
 
@@ -144,12 +145,34 @@ def register(name: str, factory: Factory) -> None:
     _factories[name] = factory
 
 
+def called(spec: Any) -> Any:
+    """`spec` with what the functions and classes in it make, each called without arguments.
+
+    Raises:
+        InvalidValueError: one that wants arguments.
+    """
+    if isinstance(spec, (list, tuple)):
+        return [called(one) for one in spec]
+    if not callable(spec) or is_drafter(spec):
+        return spec
+    try:
+        inspect.signature(spec).bind()
+    except TypeError:
+        raise InvalidValueError(
+            name="spec", value=spec, allowed="a function or class that is called without arguments, or what it makes"
+        ) from None
+    except ValueError:  # written in C, without a signature
+        pass
+    return spec()
+
+
 def make(spec: Spec | Sequence[Spec], *, n_vocab: int, **environment: Any) -> Speculator | None:
     """Build what `spec` names.
 
     Args:
         spec: A name ("ngram-mod", "ngram-mod:n_match=12,n_max=32", "default", "none"), an options object, a
-            speculator (returned as it is), None, or several of these in order of preference.
+            speculator (returned as it is), a function or class that makes one, None, or several of these in order of
+            preference.
         n_vocab: Size of the target's vocabulary.
         environment: Handed to the factories as it is, for speculators that need more than tokens.
 
@@ -160,6 +183,7 @@ def make(spec: Spec | Sequence[Spec], *, n_vocab: int, **environment: Any) -> Sp
         UnknownOptionError: no such name, or no such option (with the nearest).
         InvalidValueError: an option's value cannot be used, or `spec` is something else.
     """
+    spec = called(spec)
     if not isinstance(spec, (list, tuple)):
         return _make_one(spec, n_vocab, environment)
     made = [_make_one(one, n_vocab, environment) for one in spec]
@@ -195,7 +219,8 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
     raise InvalidValueError(
         name="spec",
         value=spec,
-        allowed="a name, an options object, an object with begin, draft and accept, None, or a list of these",
+        allowed="a name, an options object, an object with begin, draft and accept, a function or class that makes one "
+        "of these, None, or a list of them",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,47 @@ from pyspec.speculators import History, Scripted
 #: The last three can do less: not share, not batch several tokens of each, not choose rows of a batch.
 KINDS = "llama gemma3 mamba2 rwkv7 lfm2 qwen35 falcon-h1 granitehybrid tiny deepseek4 arwkv7 cogvlm".split()
 N_TOKENS = 24
+
+
+def each_round(act: Callable[[int, History], object]) -> Scripted:
+    """Drafts nothing; `act` is called with the number of the round behind the prompt's, and the text."""
+    n_rounds = [0]
+
+    def draft(history: History, n_max: int) -> list[int]:
+        n_rounds[0] += 1
+        act(n_rounds[0], history)
+        return []
+
+    return Scripted(draft)
+
+
+class Hold:
+    """Stops an engine's thread: `spec` in round `n` of its request, where `n` + 1 tokens are decided with its end.
+
+    `release` lets it go on; at the end of a with block that is done.
+    """
+
+    def __init__(self, n: int = 3) -> None:
+        self._reached, self._go_on = threading.Event(), threading.Event()
+        self.spec = each_round(lambda now, _: self.on_progress(0, 0) if now == n else None)
+
+    def on_progress(self, n_done: int, n_total: int) -> None:
+        """Stops it at once."""
+        self._reached.set()
+        assert self._go_on.wait(60)
+
+    def wait(self) -> None:
+        """Until it is stopped."""
+        assert self._reached.wait(60)
+
+    def release(self) -> None:
+        self._go_on.set()
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 class Answers:

@@ -133,6 +133,71 @@ def test_an_object_is_no_speculator_of_several_requests(model_of, answers_of) ->
         assert len(list(made)) == 2
 
 
+class Drafter:
+    """A speculator of three methods, whose class makes one for each request."""
+
+    n_made = 0
+
+    def __init__(self) -> None:
+        type(self).n_made += 1
+        self.n_begun = 0
+
+    def begin(self, tokens: object) -> None:
+        self.n_begun += 1
+
+    def draft(self, history: object, n_max: int) -> list[int]:
+        return [33, 34][:n_max]
+
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+        pass
+
+
+class Unmade(Drafter):
+    def __init__(self, n: int) -> None:
+        super().__init__()
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, lambda kind: [kind, "suffix"], lambda kind: lambda: kind()])
+def test_a_class_or_a_function_makes_speculators(wrap, model_of, answers_of) -> None:
+    answers = answers_of("llama")
+
+    class Mine(Drafter):
+        n_made = 0
+
+    spec = wrap(Mine)
+    with Engine(model_of("llama"), n_parallel=2, spec=spec, **SETTINGS) as engine:
+        assert [one.tokens for one in engine.map(answers.prompts[:4], **ANY)] == answers.tokens[:4]
+        assert Mine.n_made == 4
+        assert engine.generate(answers.prompts[4], spec=spec, **ANY).stats.n_drafted > 0
+    assert Mine.n_made == 5
+    with Llama(model_of("llama"), n_ctx=256, n_threads=1, spec=spec, budget="off") as llm:
+        assert Mine.n_made == 6
+        assert [llm.generate(p, **ANY).tokens for p in answers.prompts[:2]] == answers.tokens[:2]
+        assert Mine.n_made == 6
+        assert llm.generate(answers.prompts[2], spec=spec, **ANY).stats.n_drafted > 0
+        assert Mine.n_made == 7
+        assert [one.tokens for one in llm.map(answers.prompts[:3], **ANY)] == answers.tokens[:3]
+    assert Mine.n_made == 10
+
+
+@pytest.mark.parametrize("spec", [Unmade, lambda n: Drafter(), ["suffix", Unmade]], ids=["class", "function", "list"])
+def test_what_cannot_be_called_without_arguments_makes_no_speculator(spec, model_of) -> None:
+    with pytest.raises(InvalidValueError, match="called without arguments"):
+        Llama(model_of("llama"), n_ctx=256, n_threads=1, spec=spec)
+    with (
+        Engine(model_of("llama"), n_parallel=2, **SETTINGS) as engine,
+        pytest.raises(InvalidValueError, match="called without arguments"),
+    ):
+        engine.submit([1], spec=spec)
+
+
+def test_a_function_that_makes_something_else_is_refused(model_of) -> None:
+    with Engine(model_of("llama"), n_parallel=2, spec=lambda: 7, **SETTINGS) as engine:
+        with pytest.raises(InvalidValueError, match=r"spec=7: must be a name"):
+            engine.generate([1], max_tokens=1)
+        assert engine.generate([1], max_tokens=1, spec="none").finish_reason == "length"
+
+
 def test_a_request_that_never_began_is_whole(tiny_target_path: Path) -> None:
     started, go_on = threading.Event(), threading.Event()
 

@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from engine_rig import N_TOKENS
+from engine_rig import N_TOKENS, Hold
 
 from pyspec import Engine
 from pyspec.constraint import Regex
@@ -86,7 +86,7 @@ def test_a_refused_request_says_so_at_once(engine: Engine) -> None:
         engine.submit([1] * 129)
     with pytest.raises(InvalidValueError, match="prompt"):
         engine.submit([])
-    for name in ("reuse", "on_text"):
+    for name in ("reuse", "on_text", "wait"):
         with pytest.raises(UnknownOptionError, match=name):
             engine.submit([1], **{name: True})
     assert engine.stats.n_submitted == 0
@@ -103,6 +103,7 @@ def test_a_refused_request_says_so_at_once(engine: Engine) -> None:
         ({"rollback": "snapshot"}, "shadow"),
         ({"rollback": "trim"}, "trim"),
         ({"n_cells": -1}, "n_cells"),
+        ({"n_cells": 256, "context": {"kv_unified": False}}, "kv_unified"),
     ],
 )
 def test_an_engine_that_cannot_be_is_refused(tiny_target_path: Path, given: dict[str, object], message: str) -> None:
@@ -160,16 +161,13 @@ def test_a_speculator_drafts_for_one_request_at_a_time(model_of, answers_of) -> 
 
 def test_a_full_queue_refuses_and_serves_on(model_of, answers_of) -> None:
     answers = answers_of("llama")
-    with Engine(model_of("llama"), n_parallel=1, max_queue=2, **SETTINGS) as engine:
-        tickets = []
-
-        def hand_in_many() -> None:
-            for _ in range(50):
-                tickets.append(engine.submit(answers.prompts[0], max_tokens=80, ignore_eos=True))
-
+    with Engine(model_of("llama"), n_parallel=1, max_queue=2, **SETTINGS) as engine, Hold() as hold:
+        tickets = [engine.submit(answers.prompts[0], spec=hold.spec, max_tokens=80, ignore_eos=True)]
+        hold.wait()
+        tickets += [engine.submit(answers.prompts[0], max_tokens=80, ignore_eos=True) for _ in range(2)]
         with pytest.raises(QueueFullError, match="max_queue=2"):
-            hand_in_many()
-        assert 2 <= len(tickets) <= 6
+            engine.submit(answers.prompts[0])
+        hold.release()
         assert all(len(ticket.result(60).tokens) == 80 for ticket in tickets)
         assert engine.generate(answers.prompts[0], **ANY).tokens == answers.tokens[0]
 
@@ -179,6 +177,24 @@ def test_requests_wait_until_their_cells_are_free(model_of, answers_of) -> None:
     with Engine(model_of("lfm2"), n_parallel=8, n_cells=150, **SETTINGS) as engine:
         tickets = [engine.submit(p, max_tokens=N_TOKENS, ignore_eos=True) for p in answers.prompts]
         assert [ticket.result(60).tokens for ticket in tickets] == answers.tokens
+
+
+@pytest.mark.parametrize("kind", ["llama", "lfm2"])
+def test_so_many_cells_are_there_as_were_asked_for(kind: str, model_of, answers_of) -> None:
+    with Engine(model_of(kind), n_parallel=4, n_cells=150, **SETTINGS | {"n_ctx": 1024}) as engine:
+        assert engine._sequences.context.n_ctx < 512  # llama.cpp rounds up
+        most = engine.submit(list(range(1, 100)) + list(range(1, 52)), max_tokens=None, ignore_eos=True)
+        assert most.result(60).finish_reason == "context"
+        with pytest.raises(
+            ContextFullError, match="151 positions, the context has 150; shorten the prompt or raise n_cells"
+        ):
+            engine.submit([1] * 151)
+        assert engine.stats.n_submitted == 1
+    with (
+        Engine(model_of(kind), n_parallel=4, **SETTINGS) as engine,
+        pytest.raises(ContextFullError, match="the context has 128; shorten the prompt or raise n_ctx"),
+    ):
+        engine.submit([1] * 129)
 
 
 def test_the_first_that_waits_is_the_first_to_begin(model_of, answers_of) -> None:
@@ -196,12 +212,16 @@ def test_a_long_prompt_does_not_stop_the_others(model_of, answers_of) -> None:
     answers = answers_of("llama")
     long = (answers.prompts[0] * 40)[:400]
     events: list[str] = []
-    with Engine(model_of("llama"), n_parallel=2, n_ctx=512, n_threads=1, prefill_chunk=16, spec="none") as engine:
-        running = engine.submit(answers.prompts[1], max_tokens=200, ignore_eos=True)
-        next(iter(running), None)
+    with (
+        Engine(model_of("llama"), n_parallel=2, prefill_chunk=16, **SETTINGS | {"n_ctx": 512}) as engine,
+        Hold() as hold,
+    ):
+        running = engine.submit(answers.prompts[1], spec=hold.spec, max_tokens=200, ignore_eos=True)
+        hold.wait()
         late = engine.submit(long, max_tokens=1, on_progress=lambda done, all_: events.append("chunk"))
         running.add_done_callback(lambda _: events.append("running"))
         late.add_done_callback(lambda _: events.append("late"))
+        hold.release()
         late.result(60), running.result(60)
     assert len([e for e in events if e == "chunk"]) >= 20  # in pieces, between the rounds of the other
     assert events.index("late") < events.index("running")
@@ -209,19 +229,22 @@ def test_a_long_prompt_does_not_stop_the_others(model_of, answers_of) -> None:
 
 def test_timeouts_and_cancellations_give_what_was_generated(model_of, answers_of) -> None:
     answers = answers_of("llama")
-    with Engine(model_of("llama"), n_parallel=1, **SETTINGS) as engine:
-        running = engine.submit(answers.prompts[0], max_tokens=100, ignore_eos=True)
+    with Engine(model_of("llama"), n_parallel=1, **SETTINGS) as engine, Hold(5) as hold:
+        running = engine.submit(answers.prompts[0], spec=hold.spec, max_tokens=100, ignore_eos=True)
+        hold.wait()
         queued = engine.submit(answers.prompts[1], max_tokens=100, ignore_eos=True)
         late = engine.submit(answers.prompts[2], max_tokens=100, ignore_eos=True, timeout_s=1e-6)
         queued.cancel()
+        running.cancel()
+        for ticket in (running, queued, late):
+            assert not ticket.done
+            with pytest.raises(TimeoutError):
+                ticket.result(0.0)
+        hold.release()
         done = queued.result(60)
         assert (done.finish_reason, done.tokens, done.prompt_tokens) == ("cancelled", [], answers.prompts[1])
-        assert late.result(60).finish_reason == "timeout"
-        running.cancel()
-        done = running.result(60)
-        assert done.tokens == answers.tokens[0][: len(done.tokens)] or done.tokens[:N_TOKENS] == answers.tokens[0]
-        with pytest.raises(TimeoutError):
-            engine.submit(answers.prompts[3], max_tokens=100, ignore_eos=True).result(0.0)
+        assert (late.result(60).finish_reason, late.result(60).tokens) == ("timeout", [])
+        assert (running.result(60).finish_reason, running.result(60).tokens) == ("cancelled", answers.tokens[0][:6])
 
 
 def test_each_request_has_its_own_constraint_and_logprobs(tiny_target_path: Path) -> None:
@@ -282,31 +305,22 @@ def test_pieces_are_the_text(engine: Engine) -> None:
     assert ticket.done
 
 
-def test_map_gives_completions_in_order_and_takes_no_more_than_it_needs(model_of, answers_of) -> None:
-    answers, taken, told = answers_of("llama"), [], []
-
-    def prompts():
-        for i in range(10**6):
-            taken.append(i)
-            yield answers.prompts[i % 16]
-
-    with Engine(model_of("llama"), n_parallel=2, **SETTINGS) as engine:
-        done = engine.map(prompts(), on_done=lambda n, one: told.append(n), **ANY)
-        assert [next(done).tokens for _ in range(32)] == answers.tokens * 2
-        done.close()
-        assert told == list(range(1, 33)) and len(taken) < 64
-        assert list(engine.map([], **ANY)) == []
-
-
 @pytest.mark.parametrize("drain", [True, False])
 def test_closing_ends_or_finishes_what_was_handed_in(drain: bool, model_of, answers_of) -> None:
     answers = answers_of("llama")
     engine = Engine(model_of("llama"), n_parallel=2, **SETTINGS)
-    tickets = [engine.submit(p, max_tokens=100, ignore_eos=True) for p in answers.prompts[:6]]
-    engine.close(drain=drain)
+    with Hold() as hold:
+        held = engine.submit(answers.prompts[0], spec=hold.spec, max_tokens=80, ignore_eos=True)
+        tickets = [held, *(engine.submit(p, max_tokens=80, ignore_eos=True) for p in answers.prompts[1:6])]
+        hold.wait()
+        closing = threading.Thread(target=engine.close, kwargs={"drain": drain})
+        closing.start()
+        while not engine._worker._stopping:
+            time.sleep(0.001)
+    closing.join(60)
     engine.close()
-    reasons = {ticket.result(0).finish_reason for ticket in tickets}
-    assert reasons == {"length"} if drain else "cancelled" in reasons
+    assert [ticket.result(0).finish_reason for ticket in tickets] == ["length" if drain else "cancelled"] * 6
+    assert held.result(0).tokens[:4] == answers.tokens[0][:4]
     with pytest.raises(ClosedError, match="Engine"):
         engine.submit("def f():")
 
@@ -316,11 +330,6 @@ def test_an_engine_lives_as_long_as_its_requests(tiny_target_path: Path) -> None
     gc.collect()
     assert ticket.result(60).finish_reason == "length"
     assert ticket._owner is None
-
-
-def test_one_text_is_not_taken_for_several(engine: Engine) -> None:
-    with pytest.raises(InvalidValueError, match="several prompts"):
-        next(engine.map("def f():"))
 
 
 def test_an_engine_that_nobody_holds_is_freed(tiny_target_path: Path) -> None:
@@ -333,7 +342,8 @@ def test_an_engine_that_nobody_holds_is_freed(tiny_target_path: Path) -> None:
     assert ref() is None and not thread.is_alive()
 
 
-def test_a_fault_of_the_worker_reaches_every_request(model_of, answers_of, monkeypatch, caplog) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit], ids=lambda kind: kind.__name__)
+def test_a_fault_of_the_worker_reaches_every_request(kind, model_of, answers_of, monkeypatch, caplog) -> None:
     answers = answers_of("llama")
     with Engine(model_of("llama"), n_parallel=1, **SETTINGS) as engine:
         scheduler = engine._worker._scheduler
@@ -341,11 +351,10 @@ def test_a_fault_of_the_worker_reaches_every_request(model_of, answers_of, monke
 
         def broken() -> None:
             started.wait(10)
-            raise RuntimeError("a fault of ours")
+            raise kind("a fault of ours")
 
         monkeypatch.setattr(scheduler, "step", broken)
         tickets = [engine.submit(p, **ANY) for p in answers.prompts[:3]]
-        time.sleep(0)
         started.set()
         for ticket in tickets:
             with pytest.raises(RuntimeError, match="a fault of ours"):

@@ -56,10 +56,18 @@ def test_the_same_prompt_again_decodes_its_last_token_alone(kind: str, model_of,
     assert [one.stats.n_reused for one in done] == [0, len(prompts[0]) - 1, len(prompts[0]) - 1]
 
 
-def test_no_sharing_when_it_is_off(model_of, family) -> None:
-    prompts, answers = family("llama")
-    with Engine(model_of("llama"), n_parallel=3, share_prefix=False, **SETTINGS) as engine:
-        assert [one.tokens for one in engine.map(prompts, max_tokens=8, ignore_eos=True)] == answers
+@pytest.mark.parametrize("n_parallel", [1, 3])
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "mamba2", "lfm2"])
+def test_nothing_of_another_request_is_used_when_sharing_is_off(kind: str, n_parallel: int, model_of, family) -> None:
+    prompts, answers = family(kind)
+    with Engine(model_of(kind), n_parallel=n_parallel, share_prefix=False, **SETTINGS) as engine:
+        done = list(engine.map([*prompts, *prompts], max_tokens=8, ignore_eos=True))
+        context, slots = engine._sequences.context, engine._worker._scheduler.slots
+        assert [context.seq_pos_max(i) for i in range(context.n_seq_max)] == [-1] * context.n_seq_max
+        assert [slot.decoder.checkpoints.positions for slot in slots] == [[]] * n_parallel
+        assert engine.stats.n_reused == 0
+    assert [one.tokens for one in done] == answers * 2
+    assert [one.stats.n_reused for one in done] == [0] * 12
 
 
 def test_a_conversation_goes_on_in_the_memory_of_its_last_turn(tiny_target_path) -> None:

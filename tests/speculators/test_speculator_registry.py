@@ -105,7 +105,7 @@ def test_an_unknown_option_is_refused_with_the_nearest() -> None:
         "default:n_match=4",
         7,
         object(),
-        NgramMod,
+        Scripted,  # its class wants arguments
         ["ngram-mod", 7],
     ],
     ids=lambda spec: str(spec)[:40],
@@ -113,6 +113,14 @@ def test_an_unknown_option_is_refused_with_the_nearest() -> None:
 def test_what_cannot_be_is_refused(spec: Any) -> None:
     with pytest.raises(InvalidValueError):
         make(spec, n_vocab=10)
+
+
+@pytest.mark.parametrize("spec", [NgramMod, lambda: "ngram-mod", NgramModOptions], ids=["class", "function", "options"])
+def test_what_makes_a_speculator_is_called_each_time(spec: Any) -> None:
+    one, other = make(spec, n_vocab=10), make([spec], n_vocab=10)
+    assert isinstance(one, NgramMod)
+    assert isinstance(other, NgramMod)
+    assert one is not other
 
 
 def test_the_same_object_twice_in_a_list_is_refused() -> None:
