@@ -133,7 +133,10 @@ class Generating:
     ) -> list[Completion]:
         """`n` completions of one prompt, which is decoded once (unless with `exact=True`).
 
-        Each is what `generate` gives with its seed: the given one (or a drawn one), that plus 1, plus 2 and so on.
+        Each is what `generate` gives with its seed: the given one (or a drawn one), that plus 1, plus 2 and so on. The
+        prompt's last token is decoded again for each, alone, so logits may differ from those of the single call in the
+        last bits, as between widths of two classes (`pyspec.widths`).
+
         With `best_of` so many are made, and those with the largest mean log-probability are returned, the best first.
         `options` are those of `generate`, but for `on_text`; `timeout_s` is for all together.
 

@@ -73,8 +73,9 @@ class Llama(Generating):
         flash_attn: on, off, or None to let llama.cpp decide.
         seed: default seed of generations, None draws one each time.
         spec: default speculator: a name ("auto", "suffix", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",
-            "none" ..., most with options as in "ngram-mod:n_match=12"), a list of names, an object, or None. Not given:
-            "auto" (suffix and n-gram drafts, and the draft model where there is one).
+            "none" ..., most with options as in "ngram-mod:n_match=12"), a list of names, an object, a class or
+            function that makes one, or None. Not given: "auto" (suffix and n-gram drafts, and the draft model where
+            there is one).
         draft_model: path, name or loaded `Model` for the speculator "draft-model".
         draft_options: `DraftModelOptions`, or its fields as a dict.
         rollback: "auto", "trim", "snapshot", "shadow", "snapshot+shadow", "fork", "checkpoint-host" or
@@ -318,10 +319,11 @@ class Llama(Generating):
             n_ctx: positions of each, prompt and generated tokens together; None for 4096, or what this object has.
             progress: show a bar on stderr, where that is a terminal or a notebook's.
             engine: further options of `Engine`.
-            options: as `generate`, but for `on_text` and `reuse`.
+            options: as `Engine.map`: those of `generate` but for `on_text` and `reuse`, and `return_exceptions`.
 
         Raises:
-            As `Engine` and `Engine.submit`, at the first `next`.
+            As `Engine` and `Engine.map`, at the first `next`; an error of one prompt names it (`prompts[6]: ...`) and
+            comes after the completions before it.
         """
         self._check_open()
         if not isinstance(progress, bool):

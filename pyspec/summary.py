@@ -29,6 +29,8 @@ def rows(stats: Stats) -> list[tuple[str, str]]:
         ("generated", f"{_n(s.n_generated, 'token')}{_speed(t.generate_s, t.tokens_per_s)}"),
         ("rounds", f"{s.n_rounds}, {s.tokens_per_round:.2f} tokens a round, {_decodes(s)}"),
     ]
+    if s.n_dropped:
+        found.append(("dropped", f"{_n(s.n_dropped, 'token')} from the middle of a full memory"))
     if s.n_drafted:
         found += _drafted(s)
     decided = sorted(((n, reason) for reason, n in s.decisions.items() if reason != "prompt"), reverse=True)

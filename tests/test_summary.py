@@ -52,6 +52,10 @@ def test_the_table_leaves_out_what_never_happened():
     assert [name for name, _ in rows(Stats())] == ["prompt", "generated", "rounds"]
 
 
+def test_what_a_full_memory_dropped_is_told():
+    assert ("dropped", "12 tokens from the middle of a full memory") in rows(Stats(n_dropped=12))
+
+
 def test_rollbacks_of_several_strategies_are_told_apart():
     stats = Stats(rollback="snapshot+shadow")
     for strategy in ("snapshot", "shadow", "snapshot"):

@@ -203,7 +203,7 @@ def test_a_state_goes_to_the_object_that_has_one():
         other.set_state(one.get_state())
 
 
-@pytest.mark.parametrize("wrong", [Minimal, 3, object(), {"draft": 1}])
+@pytest.mark.parametrize("wrong", [dict, 3, object(), {"draft": 1}])
 def test_what_has_not_the_three_is_refused(wrong: Any):
     with pytest.raises(InvalidValueError, match="begin, draft and accept"):
         make(wrong, n_vocab=10)

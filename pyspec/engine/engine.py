@@ -19,7 +19,7 @@ from typing import Any, Literal, overload
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_object, drafts, refuse_fork, refuse_one, refuse_unknown
+from pyspec.arguments import as_budget, check_call, check_object, drafts, refuse_fork, refuse_one, refuse_unknown
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
@@ -330,6 +330,7 @@ class Engine:
             the message begins with which prompt it is: "prompts[6]: ...".
         """
         refuse_one(prompts)
+        check_call(on_done=on_done)
         refuse_fork(self._pid)
         refuse_own_thread(self._thread, "map")
         if not isinstance(return_exceptions, bool):
