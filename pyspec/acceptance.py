@@ -7,10 +7,11 @@ is `pyspec.watched`'s work, how long a draft pays `pyspec.budget`'s.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyspec.budget import BudgetOptions
 from pyspec.errors import StateError
@@ -89,7 +90,7 @@ class AcceptanceRecord:
         self._bring_up_to_date(i)
         return self._chances[i - 1]
 
-    def expected(self, streak: int, match_length: int, n: int) -> NDArray[np.float64]:
+    def expected(self, streak: int, match_length: int, n: int) -> list[float]:
         """[n] probability that each token of a draft is reached and right."""
         start = max(0, streak - 1)
         self._bring_up_to_date(min(start + n, N_STREAK))
@@ -98,8 +99,7 @@ class AcceptanceRecord:
         if streak == 0:
             first = self._first[_match_class(match_length)]
             chances = [first.right / first.n, *chances[: n - 1]]
-        reached: NDArray[np.float64] = np.multiply.accumulate(np.array(chances, np.float64))
-        return reached
+        return list(accumulate(chances, mul))
 
     def get_state(self) -> dict[str, Any]:
         """What was observed: `first` [n_classes, 2], `later` [N_STREAK, 2] (all tokens, right ones), `rows` [n]."""

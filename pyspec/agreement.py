@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 __all__ = ["reconciled"]
 
-Reached = NDArray[np.float64]
+Reached = Sequence[float]
 """[n] probability that each token of a draft is reached and right."""
 
 
@@ -28,6 +25,8 @@ def reconciled(drafts: Sequence[Sequence[int]], reached: Sequence[Reached]) -> l
         drafts: tokens, of each at least one.
         reached: of each draft, its own record's.
     """
+    if len(drafts) == 1:
+        return list(reached)
     return [_beside(i, drafts, reached) for i in range(len(drafts))]
 
 
@@ -43,9 +42,8 @@ def _beside(i: int, drafts: Sequence[Sequence[int]], reached: Sequence[Reached])
     claimed = _chance(reached[i], at) + parted[at]
     if claimed <= 1.0:
         return reached[i]
-    own = reached[i].copy()
-    own[at:] /= claimed
-    return own
+    own = reached[i]
+    return [*own[:at], *(chance / claimed for chance in own[at:])]
 
 
 def _n_common(one: Sequence[int], other: Sequence[int]) -> int:
@@ -60,5 +58,5 @@ def _n_common(one: Sequence[int], other: Sequence[int]) -> int:
 
 def _chance(reached: Reached, i: int) -> float:
     """Of the token at `i`, once the ones before were right."""
-    before = float(reached[i - 1]) if i else 1.0
-    return float(reached[i]) / before if before > 0.0 else 0.0
+    before = reached[i - 1] if i else 1.0
+    return reached[i] / before if before > 0.0 else 0.0

@@ -6,8 +6,9 @@ Owns what a decode of each width costs (learned while generating), and the lengt
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -98,6 +99,8 @@ class CostModel:
         self._seen_at: dict[int, int] = {}  # the last decode of each width, by the count of all
         self._curve: NDArray[np.float64] | None = None
         self._is_stale, self._fitted_at = False, 0  # the curve, and by the count of all decodes
+        self._costs_of: NDArray[np.float64] | None = None
+        self._costs: list[float] = []
         self._slopes_of: NDArray[np.float64] | None = None
         self._slopes = 0.0, 0.0  # behind one pending token, behind more
         self._shaped = options.measured and bool(ratios)
@@ -135,7 +138,7 @@ class CostModel:
     @property
     def plain(self) -> float:
         """Seconds of a decode of one token; 1.0 where nothing is measured."""
-        return float(self.curve()[1])
+        return self.costs()[1]
 
     def least_slope(self, n_pending: int) -> float:
         """A draft whose first token has no better chance than this cannot pay, however long it is.
@@ -150,6 +153,13 @@ class CostModel:
             self._slopes = float(behind_one.min()) / plain, float(np.diff(curve[1:]).min()) / plain
             self._slopes_of = curve
         return self._slopes[n_pending > 1]
+
+    def costs(self) -> list[float]:
+        """The curve as a list."""
+        curve = self.curve()
+        if self._costs_of is not curve:
+            self._costs_of, self._costs = curve, curve.tolist()
+        return self._costs
 
     def curve(self) -> NDArray[np.float64]:
         """[n_widths + 1] seconds by width, never falling; entry 0 has no meaning."""
@@ -220,9 +230,11 @@ class RoundCosts:
 
 
 def best_length(
-    reached: NDArray[np.float64], cost: CostModel, round_costs: RoundCosts, *, gain: float
+    reached: Sequence[float], cost: CostModel, round_costs: RoundCosts, *, gain: float
 ) -> tuple[int, float]:
     """The draft length that gives the most tokens a second, and by how much it beats plain decoding.
+
+    Plain Python: between decodes, which empty the caches, a few dozen numbers are sooner added up than numpy is ready.
 
     Args:
         reached: [n] probability that each token is accepted, as of `AcceptanceRecord.expected`.
@@ -234,39 +246,47 @@ def best_length(
         (length, ratio): 0 and 1.0 where plain decoding is best, else at most n. With one pending token the ratio is
         that of the tokens a second; with more, committing them first is what a draft is weighed against.
     """
-    curve = cost.curve()
+    curve = cost.costs()
     n_pending = min(round_costs.n_pending, len(curve) - 1)
     n = min(len(reached), len(curve) - 1 - n_pending)
     if n < 1:
         return 0, 1.0
-    reached = reached[:n]
-    tokens = 1.0 + np.cumsum(reached)
     # What a second is worth: the most tokens that it gives where one token is pending, with a draft or without.
-    alone = _seconds(reached, tokens, curve, round_costs, 1)
-    worth = max(1.0 / float(curve[1]), float((tokens / alone).max()))
-    here = alone if n_pending == 1 else _seconds(reached, tokens, curve, round_costs, n_pending)
-    gains = tokens - worth * here
-    best = int(gains.argmax())
-    ratio = 1.0 + float(gains[best]) - (1.0 - worth * float(curve[n_pending]))
-    return (best + 1, ratio) if ratio > 1.0 + gain else (0, 1.0)
+    worth, best, tokens = 1.0 / curve[1], 0, 1.0
+    for length, chance in enumerate(reached[:n], 1):
+        tokens += chance
+        rate = tokens / _seconds(length, chance, tokens, curve, round_costs, 1)
+        if rate > worth:
+            worth, best = rate, length
+    ratio = worth * curve[1]
+    if n_pending > 1:
+        most, tokens = -math.inf, 1.0
+        for length, chance in enumerate(reached[:n], 1):
+            tokens += chance
+            gained = tokens - worth * _seconds(length, chance, tokens, curve, round_costs, n_pending)
+            if gained > most:
+                most, best = gained, length
+        ratio = most + worth * curve[n_pending]
+    return (best, ratio) if best and ratio > 1.0 + gain else (0, 1.0)
 
 
 def _seconds(
-    reached: NDArray[np.float64],
-    tokens: NDArray[np.float64],
-    curve: NDArray[np.float64],
-    round_costs: RoundCosts,
-    n_pending: int,
-) -> NDArray[np.float64]:
-    """[n] what a round with a draft of each length takes, and makes later rounds take longer."""
-    n = len(reached)
-    lengths = _LENGTHS[:n]
-    rejected = 1.0 - reached
-    seconds = curve[n_pending + 1 : n_pending + n + 1] + round_costs.draft_token * lengths
-    seconds = seconds + rejected * round_costs.rollback
+    length: int, chance: float, tokens: float, curve: list[float], round_costs: RoundCosts, n_pending: int
+) -> float:
+    """What a round takes, and makes later rounds take longer.
+
+    Args:
+        length: of the draft.
+        chance: probability that its last token is reached and right.
+        tokens: expected of the round.
+        curve: seconds by width.
+        round_costs: of everything else.
+        n_pending: decided tokens in front of the draft.
+    """
+    whole, rejected = curve[n_pending + length], 1.0 - chance
+    seconds = whole + round_costs.draft_token * length + rejected * round_costs.rollback
     if not round_costs.keeps_accepted:
         # What was accepted of a rejected draft rides in front of the next one, at the cost of a wider decode.
-        slopes = (curve[n_pending + 1 : n_pending + n + 1] - curve[n_pending]) / lengths
-        seconds = seconds + slopes * (rejected * n_pending + tokens - 1.0 - lengths * reached)
-    result: NDArray[np.float64] = seconds
-    return result
+        slope = (whole - curve[n_pending]) / length
+        seconds += slope * (rejected * n_pending + tokens - 1.0 - length * chance)
+    return seconds

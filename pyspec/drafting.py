@@ -37,7 +37,7 @@ __all__ = ["BudgetedDrafting", "Drafting"]
 
 _N_USELESS = 4
 _FADE = 0.2
-_ASK_AT_LEAST_EVERY = 16
+_ASK_AT_LEAST_EVERY = 64
 _N_PROBE = 2
 _PROBES_RARER = 16
 
@@ -373,8 +373,10 @@ class BudgetedDrafting(Drafting):
             self._ask_later(member, member.seen)
 
     def _ask_later(self, member: Watched, soonest: int) -> None:
-        """Spend no more than the overhead on asking a speculator that has nothing of use to say."""
+        """Spend no more than the overhead on asking those that have nothing of use to say, but get there slowly."""
         member.n_useless += 1
-        if self.options.measured and member.n_useless >= _N_USELESS:
-            share = len(self._members) * member.call_s / (self.options.overhead * self.cost.plain)
-            member.ask_at = soonest + min(_ASK_AT_LEAST_EVERY, math.ceil(share)) - 1
+        n_more = member.n_useless - _N_USELESS
+        if self.options.measured and n_more >= 0:
+            calls_s = sum(one.call_s for one in self._cheap)
+            share = math.ceil(calls_s / (self.options.overhead * self.cost.plain))
+            member.ask_at = soonest + min(share, _ASK_AT_LEAST_EVERY, 2 ** (1 + n_more)) - 1

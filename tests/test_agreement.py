@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pyspec.agreement import reconciled
 
 
 def both(drafts: list[list[int]], *reached: list[float]) -> list[list[float]]:
-    return [one.tolist() for one in reconciled(drafts, [np.array(one) for one in reached])]
+    return [list(one) for one in reconciled(drafts, reached)]
 
 
 def test_drafts_that_agree_keep_their_chances():
@@ -41,6 +40,6 @@ def test_of_several_that_part_the_surest_counts_and_the_first_parting_only():
 
 
 def test_nothing_is_changed_in_place():
-    reached = [np.array([0.9]), np.array([0.9])]
+    reached = [[0.9], [0.9]]
     reconciled([[1], [2]], reached)
-    assert [one.tolist() for one in reached] == [[0.9], [0.9]]
+    assert reached == [[0.9], [0.9]]

@@ -85,12 +85,14 @@ class SuffixIndex:
         n = n_old + n_new
         if n > len(self._cells):
             self._allocate(2 * n)
-        start = len(self._cells) - n
-        self._cells[start : start + n_new] = tokens[::-1].view(np.uint32) + np.uint32(1)
         self.n_tokens = n
         if n_new * _SORT_RATIO > n + _SORT_FIXED:
+            start = len(self._cells) - n
+            self._cells[start : start + n_new] = tokens[::-1].view(np.uint32) + np.uint32(1)
             self._sort()
             return
+        at = len(self._buffer) - 4 * n
+        self._buffer[at : at + 4 * n_new] = b"".join([(t + 1).to_bytes(4, "big") for t in tokens.tolist()[::-1]])
         order, place, context = self._order, self._place, self._contexts(self._depth_bytes)
         for end, follower in enumerate(tokens.tolist(), n_old):
             if end and follower != END:
