@@ -37,7 +37,7 @@ __all__ = ["BudgetedDrafting", "Drafting"]
 
 _N_USELESS = 4
 _FADE = 0.2
-_ASK_AT_LEAST_EVERY = 64
+_ASK_AT_LEAST_EVERY = 128
 _N_PROBE = 2
 _PROBES_RARER = 16
 
