@@ -82,7 +82,7 @@ class SpeculatorPool:
             "context": context,
             "checkpoints": checkpoints,
         }
-        self._made: dict[str, Speculator | None] = {}
+        self._made: dict[tuple[str, ...], Speculator | None] = {}
         self._drafts: dict[str, DraftModel] = {}
         self._grammar = Grammar()
 
@@ -100,7 +100,7 @@ class SpeculatorPool:
         """
         names = [spec] if isinstance(spec, str) else list(spec) if isinstance(spec, (list, tuple)) else [None]
         texts = [name for name in names if isinstance(name, str)]
-        key = "+".join(texts) if len(texts) == len(names) else None
+        key = tuple(texts) if len(texts) == len(names) else None
         if key is not None and key in self._made:
             return self._made[key]
         if key is None and isinstance(spec, (list, tuple)):

@@ -281,6 +281,9 @@ def test_a_seed_that_was_set_counts_where_the_call_has_none(llm):
         llm.set_seed(11)
         assert text() == text() == text(seed=11)
         assert text(seed=12) != text()
+        with pytest.raises(InvalidValueError, match="seed='x'"):
+            llm.set_seed("x")
+        assert text() == text(seed=11)
     finally:
         llm.set_seed(-1)
 

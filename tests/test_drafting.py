@@ -14,7 +14,7 @@ import pytest
 from pyspec._core import Model
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.drafting import BudgetedDrafting, Drafting
-from pyspec.errors import SpeculatorError
+from pyspec.errors import SpeculatorError, UnknownOptionError
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Chain, History, Scripted, Speculator, as_tokens
 
@@ -406,4 +406,14 @@ def test_records_are_kept_of_objects_given_again(tiny_target_path: Path):
         assert pool.drafting(spec) is pool.drafting(spec)  # type: ignore[arg-type]
     assert pool.drafting(whole) is not pool.drafting([three, whole])  # type: ignore[list-item]
     assert pool.drafting(whole) is not pool.drafting(Scripted([]))
+    pool.close()
+
+
+def test_a_name_that_is_refused_stays_refused_once_a_list_was_asked_for(tiny_target_path: Path):
+    pool = SpeculatorPool(Model(tiny_target_path), n_ctx=256)
+    pool.drafting(["suffix", "copy"])
+    pool.drafting([])
+    for spec in ("suffix+copy", ["suffix+copy"], [""], ""):
+        with pytest.raises(UnknownOptionError, match="unknown speculator"):
+            pool.drafting(spec)
     pool.close()

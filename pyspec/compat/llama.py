@@ -28,7 +28,7 @@ from pyspec.compat.responses import (
 )
 from pyspec.compat.tools import chosen, tools_of
 from pyspec.completion import Completion
-from pyspec.config import int_between
+from pyspec.config import SamplingOptions, int_between
 from pyspec.errors import InvalidValueError, UnsupportedError
 from pyspec.llm import Llama as PyspecLlama
 
@@ -313,7 +313,7 @@ class Llama(Absent):
     # ------------------------------------------------------------- life
     def set_seed(self, seed: int) -> None:
         """Seed of the calls that name none."""
-        self._always["seed"] = as_seed(seed)
+        self._always["seed"] = SamplingOptions(seed=as_seed(seed)).seed
 
     def set_cache(self, cache: Any) -> None:
         """Nothing: memory keeps the last text, and the next call goes on from what is common."""

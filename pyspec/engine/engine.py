@@ -168,6 +168,7 @@ class Engine:
         slots = [self._slot(i, options, kept, cost, draft) for i in range(n_parallel)]
         how: dict[str, Any] = {"prefill_chunk": prefill_chunk, "batch_width": batch_width, "share": share_prefix}
         self._worker = Worker(Scheduler(self._sequences, slots, cost=cost, **how))
+        self._freeing = threading.Lock()
         self._thread = threading.Thread(target=self._worker.run, name="pyspec-engine", daemon=True)
         self._thread.start()
         weakref.finalize(self, self._worker.stop, drain=False)
@@ -360,11 +361,12 @@ class Engine:
         self._free()
 
     def _free(self) -> None:
-        self._sequences.context.close()
-        if self._owns_model:
-            self.model.close()
-        if self._draft_model is not None:
-            self._draft_model.close()
+        with self._freeing:  # others may close, too
+            self._sequences.context.close()
+            if self._owns_model:
+                self.model.close()
+            if self._draft_model is not None:
+                self._draft_model.close()
 
     def __enter__(self) -> Engine:
         return self

@@ -231,3 +231,23 @@ def test_an_engine_may_be_closed_by_a_request_that_is_done(model_of, answers_of)
     assert reasons <= {"cancelled", "length"}
     engine._thread.join(20)
     assert not engine._thread.is_alive()
+
+
+def test_two_threads_may_close_an_engine(model_of) -> None:
+    engine = Engine(model_of("llama"), n_parallel=1, **SETTINGS)
+    context, overlaps, alone = engine._sequences.context, [], threading.Lock()
+
+    class Slow:
+        def close(self) -> None:
+            overlaps.append(not alone.acquire(blocking=False))
+            threading.Event().wait(0.05)
+            context.close()
+            alone.release()
+
+    engine._sequences.context = Slow()
+    threads = [threading.Thread(target=engine.close) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert overlaps == [False] * 3
