@@ -192,6 +192,7 @@ def test_a_streamed_chat_says_the_same_piece_by_piece(tiny):
     whole = tiny.chat([USER], template=chat_templates.CHATML, max_tokens=24)
     *pieces, answer = tiny.chat_stream([USER], template=chat_templates.CHATML, max_tokens=24)
     assert isinstance(answer, ChatCompletion)
+    assert str(answer) == str(answer.completion)
     assert len(pieces) > 1
     assert "".join(pieces) == answer.message["content"] == whole.text
     heard: list[str] = []

@@ -59,6 +59,10 @@ class ChatCompletion:
     prompt: ChatPrompt
     completion: Completion
 
+    def __str__(self) -> str:
+        """One line about the generation, as of the completion."""
+        return str(self.completion)
+
     @property
     def text(self) -> str:
         """All that was said, calls of tools included."""
