@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from asyncio_rig import WAIT_S, run
 
 from pyspec import Completion, Llama
 from pyspec.errors import AbortedError, BusyError, ContextFullError, InvalidValueError, UnknownOptionError
@@ -19,8 +20,6 @@ EAGER = "ngram-mod:n_match=2,n_min=1,n_max=6"
 SMALL: dict[str, Any] = {"n_ctx": 2048, "n_threads": 1, "budget": "off", "spec": EAGER}
 HOW: dict[str, Any] = {"max_tokens": 40, "ignore_eos": True}
 ENDLESS: dict[str, Any] = {"max_tokens": None, "ignore_eos": True}
-WAIT_S = 100.0
-_T = TypeVar("_T")
 
 
 @pytest.fixture(scope="module", params=["tiny_target_path", "smollm2_path"])
@@ -34,10 +33,6 @@ def llm(request: pytest.FixtureRequest) -> Iterator[Llama]:
 @pytest.fixture
 def plain(llm: Llama) -> Completion:
     return llm.generate(PROMPT, spec=None, **HOW)
-
-
-def run(task: Coroutine[Any, Any, _T]) -> _T:
-    return asyncio.run(asyncio.wait_for(task, WAIT_S))
 
 
 def assert_usable(llm: Llama, plain: Completion) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from asyncio_rig import run
 
 from pyspec import Completion, Llama, Session
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, UnknownOptionError
@@ -21,8 +22,6 @@ SECOND = "# the same function again:\n"
 EAGER = "ngram-mod:n_match=2,n_min=1,n_max=6"
 HOW: dict[str, Any] = {"max_tokens": 12, "ignore_eos": True}
 ENDLESS: dict[str, Any] = {"max_tokens": None, "ignore_eos": True}
-WAIT_S = 100.0
-_T = TypeVar("_T")
 
 
 @pytest.fixture(scope="module", params=["tiny_target_path", "smollm2_path"])
@@ -31,10 +30,6 @@ def llm(request: pytest.FixtureRequest) -> Iterator[Llama]:
     path: Path = request.getfixturevalue(request.param)
     with Llama(path, n_ctx=2048, n_threads=1, budget="off", spec=EAGER) as made:
         yield made
-
-
-def run(task: Coroutine[Any, Any, _T]) -> _T:
-    return asyncio.run(asyncio.wait_for(task, WAIT_S))
 
 
 def assert_usable(session: Session, llm: Llama) -> None:

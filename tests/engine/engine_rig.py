@@ -15,6 +15,7 @@ from pyspec.speculators import History, Scripted
 #: The last three can do less: not share, not batch several tokens of each, not choose rows of a batch.
 KINDS = "llama gemma3 mamba2 rwkv7 lfm2 qwen35 falcon-h1 granitehybrid tiny deepseek4 arwkv7 cogvlm".split()
 N_TOKENS = 24
+ANY = {"max_tokens": N_TOKENS, "ignore_eos": True}
 
 
 def each_round(act: Callable[[int, History], object]) -> Scripted:

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 
 import pytest
-from engine_rig import N_TOKENS, Hold, each_round
+from engine_rig import ANY, Hold, each_round
 
 from pyspec import Engine
 from pyspec.engine.ticket import Ticket
 from pyspec.errors import UnsupportedError
 
 SETTINGS = {"n_ctx": 256, "n_threads": 1, "budget": "off"}
-ANY = {"max_tokens": N_TOKENS, "ignore_eos": True}
 ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError, asyncio.CancelledError]
 
 

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from engine_rig import N_TOKENS
+from engine_rig import ANY
 
 from pyspec import Completion, Engine, Llama
 from pyspec.engine.ticket import Ticket
@@ -16,7 +16,6 @@ from pyspec.errors import InvalidValueError
 from pyspec.generation import Generation
 
 SETTINGS = {"n_ctx": 256, "n_threads": 1, "budget": "off"}
-ANY = {"max_tokens": N_TOKENS, "ignore_eos": True}
 
 
 class Faulty:

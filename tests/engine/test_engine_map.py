@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_rig import N_TOKENS, Hold
+from engine_rig import ANY, Hold
 
 from pyspec import Completion, Engine
 from pyspec.errors import (
@@ -21,7 +21,6 @@ from pyspec.errors import (
 )
 
 SETTINGS = {"n_ctx": 128, "n_threads": 1, "budget": "off"}
-ANY = {"max_tokens": N_TOKENS, "ignore_eos": True}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from engine_rig import N_TOKENS, Hold
+from engine_rig import ANY, N_TOKENS, Hold
 
 from pyspec import Engine
 from pyspec.constraint import Regex
@@ -31,7 +31,6 @@ from pyspec.errors import (
 from pyspec.speculators import Scripted
 
 SETTINGS = {"n_ctx": 128, "n_threads": 1, "budget": "off"}
-ANY = {"max_tokens": N_TOKENS, "ignore_eos": True}
 
 
 @pytest.fixture
