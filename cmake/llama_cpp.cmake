@@ -1,6 +1,6 @@
 # llama.cpp as targets `llama` and `ggml` for the extension.
 #
-# Owns where its sources come from, which parts are built and the cure for GCC's AMX intrinsics. Leaves every option of
+# Owns where its sources come from, which parts are built and the cures of its kernels. Leaves every option of
 # llama.cpp and ggml to the user: GGML_CUDA, GGML_VULKAN, GGML_METAL, GGML_HIP, GGML_NATIVE ... are theirs.
 #
 # Sets PYSPEC_LLAMA_CPP_COMMIT, and PYSPEC_BACKEND_TARGETS in portable builds.
@@ -71,13 +71,40 @@ endif()
 unset(GGML_AVAILABLE_BACKENDS CACHE)
 add_subdirectory("${llama_cpp_tree}" llama.cpp EXCLUDE_FROM_ALL)
 
-# ---- GCC's AMX intrinsics --------------------------------------------------------------------------------------------
+# ---- cures of ggml's kernels for CPUs ---------------------------------------------------------------------------------
+# Each is a header in front of one file, and none changes a file. Source properties belong to a directory, not a target: a
+# portable build compiles the files once per CPU variant.
 
-set(amx_kernels "${llama_cpp_tree}/ggml/src/ggml-cpu/amx/mmq.cpp")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND EXISTS "${amx_kernels}")
-    # The directory, not a target: a portable build compiles the file once per CPU variant.
-    set_source_files_properties("${amx_kernels}" DIRECTORY "${llama_cpp_tree}/ggml/src" PROPERTIES
-        COMPILE_OPTIONS "-include;${PROJECT_SOURCE_DIR}/cmake/amx_tiles.h")
+set(kernels "${llama_cpp_tree}/ggml/src/ggml-cpu")
+
+# A header goes in front of `file` where the file and its neighbour `about` are as the header takes them to be.
+function(pyspec_put_in_front file header about text)
+    set(found "")
+    if(EXISTS "${kernels}/${file}" AND EXISTS "${kernels}/${about}")
+        file(READ "${kernels}/${about}" found)
+        string(REGEX REPLACE "[ \r\n]+" " " found "${found}")
+    endif()
+    string(FIND "${found}" "${text}" at)
+    if(at GREATER -1)
+        set_source_files_properties("${kernels}/${file}" DIRECTORY "${llama_cpp_tree}/ggml/src" PROPERTIES
+            COMPILE_OPTIONS "-I${kernels};-include;${PROJECT_SOURCE_DIR}/cmake/${header}")
+    else()
+        message(WARNING "pyspec: ${about} is not as ${header} expects; ${file} is compiled as it is")
+    endif()
+endfunction()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    pyspec_put_in_front(amx/mmq.cpp amx_tiles.h amx/mmq.cpp "_tile_loadconfig(")
+endif()
+if(CMAKE_C_COMPILER_ID MATCHES "^(GNU|Clang|AppleClang|IntelLLVM)$" AND NOT CMAKE_C_COMPILER_FRONTEND_VARIANT STREQUAL "MSVC"
+   AND CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang|AppleClang|IntelLLVM)$")
+    pyspec_put_in_front(amx/amx.cpp amx_batches.h amx/amx.cpp "!ggml_is_contiguous(src0) || !ggml_is_contiguous(src1)")
+    pyspec_put_in_front(ggml-cpu.c one_class.h llamafile/sgemm.h
+        "bool llamafile_sgemm(const struct ggml_compute_params * params, int64_t, int64_t, int64_t, const void *, \
+int64_t, const void *, int64_t, void *, int64_t, int, int, int)")
+else()
+    message(WARNING "pyspec: no cures of ggml's kernels for this compiler (docs/attention.md): decode one sequence at a "
+                    "time on CPUs with AMX, and expect other last bits of logits alone and in a draft")
 endif()
 
 # ---- libraries that travel in the wheel ------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("metadata", &metadata)
         .def_property_readonly("vocab", [](const Model & self) { return freed_without_gil(new Vocab(self)); })
         .def_property_readonly("vocab_only", &Model::vocab_only)
+        .def_property_readonly("n_gpu_layers", &Model::n_gpu_layers)
         .def_property_readonly("n_ctx_train", &Model::n_ctx_train)
         .def_property_readonly("n_embd", &Model::n_embd)
         .def_property_readonly("n_layer", &Model::n_layer)

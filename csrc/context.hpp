@@ -89,7 +89,7 @@ public:
     uint32_t n_rs_seq() const { return n_rs_seq_; }
     uint32_t n_outputs_max() const { return n_outputs_max_; }
     bool kv_unified() const { return kv_unified_; }
-    bool mixes_sequences() const { return traits_.one_sequence_a_batch; }
+    bool mixes_sequences() const { return traits_.mixes_sequences; }
     bool closed() const { return native_.load() == nullptr; }
     uint64_t uid() const { return uid_; }
     int32_t n_threads() const;

@@ -102,7 +102,7 @@ void Context::decode_batch(const BatchView & batch) {
     }
     const int64_t n_first = n_of[batch.seq_ids[0]];
     const bool is_wide = *std::max_element(n_of.begin(), n_of.end()) > 1;
-    if (n_first != n && (traits_.one_sequence_a_batch || (traits_.one_token_a_sequence && is_wide))) {
+    if (n_first != n && (traits_.mixes_sequences || (traits_.one_token_a_sequence && is_wide))) {
         unsupported("decoding several sequences at once", "llama.cpp mixes up their states for this architecture",
                     "decode one sequence after the other");
     }

@@ -170,7 +170,8 @@ Model::Model(const ModelOptions & options) : path_(options.path), vocab_only_(op
     }
 
     llama_model_params params = llama_model_default_params();
-    params.n_gpu_layers = checked_int32("n_gpu_layers", options.n_gpu_layers, -1);
+    n_gpu_layers_ = checked_int32("n_gpu_layers", options.n_gpu_layers, -1);
+    params.n_gpu_layers = n_gpu_layers_;
     params.main_gpu = checked_int32("main_gpu", options.main_gpu, 0);
     params.split_mode = split_mode_of(options.split_mode);
     params.load_mode = load_mode_of(options.use_mmap, options.use_mlock);

@@ -48,6 +48,8 @@ public:
 
     const std::string & path() const { return path_; }
     bool vocab_only() const { return vocab_only_; }
+    // As it was asked for: negative for all.
+    int32_t n_gpu_layers() const { return n_gpu_layers_; }
     std::string description() const;
     std::string architecture() const;
     std::string memory_kind() const;
@@ -66,6 +68,7 @@ private:
 
     std::string path_;
     bool vocab_only_ = false;
+    int32_t n_gpu_layers_ = -1;
     mutable std::mutex mutex_;
     std::shared_ptr<llama_model> native_;
 };

@@ -29,7 +29,7 @@ Traits Traits::of(const Model & model, const llama_context_params & params) {
     // The graph that rotates keys aborts for other types, and for a hybrid whose layers are all recurrent.
     traits.shiftable = !hybrid && (params.type_k == GGML_TYPE_F16 || params.type_k == GGML_TYPE_F32);
     // Its graph writes the states of a second sequence to the wrong cells, and aborts at the end of the buffer.
-    traits.one_sequence_a_batch = architecture == "plamo2";
+    traits.mixes_sequences = architecture == "plamo2";
     // Their graphs shift tokens as if all but the first belonged to one sequence.
     traits.one_token_a_sequence = architecture == "arwkv7" || architecture == "rwkv6qwen2";
     traits.rows_of_all_tokens = architecture == "cogvlm";

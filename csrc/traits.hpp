@@ -15,7 +15,7 @@ struct Traits {
     bool has_cells = true;         // anything but pure recurrent
     bool deepseek4 = false;
     bool device_state = false;  // PARTIAL_ONLY has only recurrent states, which may stay on the device
-    bool one_sequence_a_batch = false;
+    bool mixes_sequences = false;
     bool one_token_a_sequence = false;  // where several are in a batch
     bool rows_of_all_tokens = false;    // the graph does not pick the rows that were asked for
     bool shiftable = false;             // llama.cpp can rotate the keys in the cache

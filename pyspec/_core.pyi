@@ -170,6 +170,9 @@ class Model:
     @property
     def vocab_only(self) -> bool: ...
     @property
+    def n_gpu_layers(self) -> int:
+        """As it was asked for: negative for all."""
+    @property
     def n_ctx_train(self) -> int: ...
     @property
     def n_embd(self) -> int: ...

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyspec._core import Model, Vocab
 from pyspec.budget import BudgetOptions
-from pyspec.config import CONTEXT_CHECKS, MODEL_CHECKS, Check, between, int_between, optional
+from pyspec.config import BOOL, CONTEXT_CHECKS, MODEL_CHECKS, Check, between, int_between, is_text, optional
 from pyspec.errors import (
     InvalidValueError,
     TokenRangeError,
@@ -42,6 +42,7 @@ __all__ = [
     "prompt_text",
     "prompt_tokens",
     "refuse_fork",
+    "refuse_object",
     "refuse_one",
     "refuse_own",
     "refuse_unknown",
@@ -58,6 +59,10 @@ BUDGETS = ("measured", "counts", "off")
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
+
+_FLAGS = (
+    "share_prefix exact verbose ignore_eos reuse echo add_special parse_special special drain return_exceptions"
+).split()
 
 _CHECKS: dict[str, Check] = {
     "path": (
@@ -77,20 +82,17 @@ _CHECKS: dict[str, Check] = {
     "max_queue": int_between(1, 2**31 - 1),
     "prefill_chunk": int_between(1, 2**31 - 1),
     "batch_width": int_between(1, 2**31 - 1),
-    "share_prefix": (lambda v: isinstance(v, bool), "True or False"),
     "checkpoint_budget_bytes": int_between(0, 2**63 - 1),
-    "flash_attn": (lambda v: v is None or isinstance(v, bool), "True, False, or None to let llama.cpp decide"),
-    "exact": (lambda v: isinstance(v, bool), "True or False"),
-    "verbose": (lambda v: isinstance(v, bool), "True or False"),
-    "ignore_eos": (lambda v: isinstance(v, bool), "True or False"),
-    "reuse": (lambda v: isinstance(v, bool), "True or False"),
+    **dict.fromkeys(_FLAGS, BOOL),
+    "flash_attn": (lambda v: v is None or isinstance(v, bool), "True, False, or None for what is faster"),
     "ctx_checkpoints": int_between(0, 1_000_000),
     "ctx_checkpoint_bytes": int_between(0, 2**63 - 1),
     "ctx_checkpoint_spacing": int_between(1, 2**31 - 1),
     "n_keep": (lambda v: v is None or int_between(0, 2**31 - 1)[0](v), "a whole number from 0 to 2147483647, or None"),
     "progress": (lambda v: v is None or callable(v), "a function, or None"),
     "on_progress": (lambda v: v is None or callable(v), "a function, or None"),
-    "echo": (lambda v: isinstance(v, bool), "True or False"),
+    "timeout": optional(between(0, 1e9)),
+    "function": (callable, "a function"),
     "logprobs": optional(int_between(0, 2**31 - 1)),
     "timeout_s": optional(between(0, 1e9)),
     "on_text": (lambda v: v is None or callable(v), "a function, or None"),
@@ -200,8 +202,11 @@ def text_tokens(
 
     Raises:
         VocabularyMissingError: the model has no text vocabulary.
-        InvalidValueError: something else than text, or a lone surrogate in it.
+        InvalidValueError: something else than text, or a lone surrogate in it; a flag that is none.
     """
+    _check({"add_special": add_special, "parse_special": parse_special})
+    if not isinstance(text, (str, bytes)):
+        raise InvalidValueError(name=name, value=text, allowed="a text")
     try:
         return vocab.tokenize(text, add_special=add_special, parse_special=parse_special)
     except UnicodeEncodeError as error:
@@ -234,8 +239,9 @@ def as_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
         InvalidValueError: something else than texts, or an empty one.
     """
     stops = () if stop is None else (stop,) if isinstance(stop, str) else stop
-    if not isinstance(stops, (list, tuple)) or not all(isinstance(s, str) and s for s in stops):
-        raise InvalidValueError(name="stop", value=stop, allowed="a text or several, none of them empty")
+    if not isinstance(stops, (list, tuple)) or not all(map(is_text, stops)):
+        allowed = "a text or several, none of them empty or with lone surrogates"
+        raise InvalidValueError(name="stop", value=stop, allowed=allowed)
     return tuple(stops)
 
 
@@ -258,7 +264,9 @@ def as_budget(budget: object, n_draft: int | None) -> BudgetOptions | None:
 
 def drafts(spec: object) -> bool:
     """Whether `spec` names anything that drafts."""
-    return spec is not None and spec != "none" and spec != []
+    if isinstance(spec, (list, tuple)):
+        return any(map(drafts, spec))
+    return spec is not None and spec != "none"
 
 
 def as_max_tokens(max_tokens: int | None) -> int | None:
@@ -289,13 +297,34 @@ def refuse_own(given: Mapping[str, object], own: Mapping[str, str]) -> None:
             raise InvalidValueError(name=name, value=given[name], allowed=f"left out: {own[name]}")
 
 
+def refuse_object(spec: object) -> None:
+    """Raise for a speculator that is to be the default of several sequences, each of which needs its own.
+
+    Raises:
+        InvalidValueError: with the way out.
+    """
+    for one in spec if isinstance(spec, (list, tuple)) else [spec]:
+        if hasattr(one, "draft") and not isinstance(one, type):
+            raise InvalidValueError(
+                name="spec",
+                value=one,
+                allowed="names, or a function that makes a speculator for each request; `Llama.map` takes it as "
+                "engine={'spec': function}",
+            )
+
+
 def refuse_one(prompts: object) -> None:
     """Raise for one text where several prompts are wanted: its characters are none.
 
     Raises:
         InvalidValueError: a text, or nothing that can be gone through.
     """
-    if isinstance(prompts, (str, bytes)) or not isinstance(prompts, Iterable):
+    try:
+        iter(prompts)  # type: ignore[call-overload]
+        is_one = isinstance(prompts, (str, bytes))
+    except TypeError:
+        is_one = True
+    if is_one:
         raise InvalidValueError(name="prompts", value=prompts, allowed="several prompts, e.g. a list of texts")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspec._core import Context, Model
 from pyspec.exact import ExactMemory
+from pyspec.flash_attention import flash_attention
 from pyspec.memory import Capabilities, has_device, probe
 from pyspec.rollback import StrategyCost, cached_costs, candidates, check_name, choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -28,6 +29,7 @@ class Assembly:
         capabilities: what its memory was seen to do.
         memory: sequence 0, with its rollback strategy.
         reason: why that strategy was chosen.
+        flash_attn: as asked for or chosen, None where llama.cpp decides.
         costs: what was measured for the choice, by strategy; empty where there was nothing to choose.
         width_costs: seconds of a decode by width; empty where it was not asked for or could not be told.
     """
@@ -36,6 +38,7 @@ class Assembly:
     capabilities: Capabilities
     memory: SequenceMemory
     reason: str
+    flash_attn: bool | None = None
     costs: dict[str, StrategyCost] = field(default_factory=dict)
     width_costs: dict[int, float] = field(default_factory=dict)
 
@@ -73,7 +76,10 @@ def assemble(
         "n_seq_max": n_seq_max + spare + exact,
         "kv_unified": True if spare or exact else None,
     }
-    context = Context(model, **defaults | dict(options))
+    options = {**options, "flash_attn": flash_attention(model, options)}
+    if exact and options["flash_attn"] is None:
+        options["flash_attn"] = True
+    context = Context(model, **defaults | options)
     can = probe(context)
     spare_id = n_seq_max if spare else None
     settings = {name: str(value) for name, value in options.items()} | {"placement": str(placement)}
@@ -91,4 +97,4 @@ def assemble(
     width_costs: dict[int, float] = {}
     if width_max > 1 and not exact:
         width_costs = cached_width_costs(context, width_max=width_max, settings=settings)
-    return Assembly(context, can, memory, reason, costs, width_costs)
+    return Assembly(context, can, memory, reason, options["flash_attn"], costs, width_costs)

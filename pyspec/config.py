@@ -14,7 +14,20 @@ from typing import Any, ClassVar, TypeVar
 
 from pyspec.errors import InvalidValueError, UnknownOptionError
 
-__all__ = ["CONTEXT_CHECKS", "CONTEXT_OPTIONS", "MODEL_CHECKS", "MODEL_OPTIONS", "SamplingOptions", "from_keywords"]
+__all__ = [
+    "BOOL",
+    "CONTEXT_CHECKS",
+    "CONTEXT_OPTIONS",
+    "MODEL_CHECKS",
+    "MODEL_OPTIONS",
+    "SamplingOptions",
+    "between",
+    "from_keywords",
+    "int_between",
+    "is_text",
+    "optional",
+    "validate",
+]
 
 _T = TypeVar("_T")
 Check = tuple[Callable[[Any], bool], str]
@@ -58,7 +71,7 @@ def _row_of(kind: Callable[[Any], bool], what: str) -> Check:
     )
 
 
-_BOOL: Check = (_is_bool, "True or False")
+BOOL: Check = (_is_bool, "True or False")
 _NUMBER: Check = (_is_real, "a number")
 _NAME: Check = (lambda v: isinstance(v, str) and v.isprintable(), "a name")
 _WHOLE = int_between(-(2**63), 2**63 - 1)
@@ -68,10 +81,10 @@ MODEL_CHECKS: Mapping[str, Check] = {
     "main_gpu": _WHOLE,
     "split_mode": _NAME,
     "tensor_split": _row_of(_is_real, "numbers"),
-    "use_mmap": _BOOL,
-    "use_mlock": _BOOL,
-    "use_extra_bufts": _BOOL,
-    "check_tensors": _BOOL,
+    "use_mmap": BOOL,
+    "use_mlock": BOOL,
+    "use_extra_bufts": BOOL,
+    "check_tensors": BOOL,
 }
 """What `Llama(model={...})` may hold: parameters of `pyspec._core.Model` that `Llama` has no parameter for, by type."""
 MODEL_OPTIONS = frozenset(MODEL_CHECKS)
@@ -81,10 +94,10 @@ CONTEXT_CHECKS: Mapping[str, Check] = {
     "n_threads_batch": _WHOLE,
     "type_k": _NAME,
     "type_v": _NAME,
-    "offload_kqv": _BOOL,
-    "op_offload": _BOOL,
-    "swa_full": _BOOL,
-    "kv_unified": optional(_BOOL),
+    "offload_kqv": BOOL,
+    "op_offload": BOOL,
+    "swa_full": BOOL,
+    "kv_unified": optional(BOOL),
     "rope_scaling": optional(_NAME),
     "rope_freq_base": _NUMBER,
     "rope_freq_scale": _NUMBER,
@@ -115,8 +128,13 @@ def from_keywords(kind: type[_T], keywords: Mapping[str, object]) -> _T:
     return kind(**keywords)
 
 
+def is_text(value: object) -> bool:
+    """A text of one character at least that UTF-8 can hold: without lone surrogates."""
+    return isinstance(value, str) and value != "" and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
 def _text(value: Any) -> bool:
-    return isinstance(value, str) and value != "" and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value)
+    return is_text(value) and "\0" not in value
 
 
 def _bias_pairs(bias: Any) -> tuple[tuple[int, float], ...] | None:

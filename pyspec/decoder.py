@@ -82,9 +82,9 @@ class Decoder:
         if n_prompt == 0:
             raise InvalidValueError(name="prompt", value=[], allowed="at least one token")
         if n_prompt > n_ctx:
-            raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx)
+            raise ContextFullError(n_past=0, n_new=n_prompt, n_ctx=n_ctx, way_out="shorten the prompt or raise n_ctx")
         if request.n_keep is not None:
-            self.memory.require_shift()
+            self.memory.require_shift(request.n_keep)
         n_reused = self._reuse(request)
         self.history = History(request.prompt)
         rollback = self.memory.rollback

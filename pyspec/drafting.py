@@ -341,7 +341,8 @@ class BudgetedDrafting(Drafting):
         self.decision = self._why_silent(n_history)
         self._leader = None
         if len(self._cheap) == len(self._members) and not any(member.is_open for member in self._members):
-            self._quiet_until = min((member.ask_at for member in self._members), default=0)
+            ask_at = min((member.ask_at for member in self._members), default=0)
+            self._quiet_until = ask_at if ask_at > n_history + 1 else 0
 
     def _why_silent(self, n_history: int) -> Decision:
         """Why there is no draft: what is proposed, or would have to be decoded first, does not pay; or nothing is."""
@@ -379,4 +380,4 @@ class BudgetedDrafting(Drafting):
         if self.options.measured and n_more >= 0:
             calls_s = sum(one.call_s for one in self._cheap)
             share = math.ceil(calls_s / (self.options.overhead * self.cost.plain))
-            member.ask_at = soonest + min(share, _ASK_AT_LEAST_EVERY, 2 ** (1 + n_more)) - 1
+            member.ask_at = soonest + min(share, _ASK_AT_LEAST_EVERY, 2 << min(n_more, 10)) - 1

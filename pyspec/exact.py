@@ -118,7 +118,7 @@ class ExactMemory(SequenceMemory):
         super().decode(tokens, n_rows)
         self.first_row = n_rows - n_outputs
 
-    def require_shift(self) -> None:
+    def require_shift(self, n_keep: int = 0) -> None:
         """Always refused.
 
         Raises:

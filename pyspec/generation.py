@@ -224,6 +224,8 @@ class Generation:
         self.text.finish()
         assert decoder.finish is not None, "a generation that is over has a reason"
         stats = decoder.stats
+        if self._is_refused:  # what the last decode of the prompt gave is nobody's
+            self.tokens, stats.n_generated, decoder.timings.n_generated = [], 0, 0
         stats.rollback_reason = rollback_reason
         decoder.timings.generate_s = perf_counter() - self._start - decoder.timings.prompt_s
         tell_silence(self._drafting.speculator, stats)

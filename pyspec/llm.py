@@ -35,6 +35,7 @@ from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions
 from pyspec.engine import Engine
 from pyspec.errors import InvalidValueError
+from pyspec.flash_attention import flash_attention_text
 from pyspec.generating import DEFAULT, Generating
 from pyspec.generation import Voice
 from pyspec.halt import AtWork
@@ -70,7 +71,8 @@ class Llama(Generating):
         n_gpu_layers: layers on the GPU, negative for all.
         n_seq_max: sequences the user can use; a spare one for rollback comes on top.
         n_rs_seq: states kept for `rollback="snapshot"`, where the architecture has them: to 32, LFM2 to 12.
-        flash_attn: on, off, or None to let llama.cpp decide.
+        flash_attn: on, off, or None: off on a CPU up to some product of `n_ctx`, `n_ubatch` and heads, otherwise as
+            llama.cpp decides (docs/attention.md); the attribute `flash_attn` has what was chosen.
         seed: default seed of generations, None draws one each time.
         spec: default speculator: a name ("auto", "suffix", "ngram-mod", "ngram-map-k", "draft-model", "draft:PATH",
             "none" ..., most with options as in "ngram-mod:n_match=12"), a list of names, an object, a class or
@@ -154,8 +156,6 @@ class Llama(Generating):
         sizes: dict[str, Any] = {"n_batch": n_batch, "n_ubatch": n_ubatch, "flash_attn": flash_attn}
         sizes |= {"n_threads": n_threads, "n_threads_batch": n_threads}
         special = {"n_ctx": n_ctx, "n_rs_seq": n_rs_seq}
-        if exact and flash_attn is None:
-            special["flash_attn"] = True
         allowance = as_budget(budget, n_draft)
         measures = allowance is not None and allowance.measured and drafts(spec)
         assembly = assemble(
@@ -170,7 +170,7 @@ class Llama(Generating):
         )
         self.context, self.capabilities = assembly.context, assembly.capabilities
         self.rollback_reason, self.rollback_costs = assembly.reason, assembly.costs
-        self.width_costs = assembly.width_costs
+        self.width_costs, self.flash_attn = assembly.width_costs, assembly.flash_attn
         self._exact = exact
         kept = CheckpointOptions(n_max=ctx_checkpoints, max_bytes=ctx_checkpoint_bytes, spacing=ctx_checkpoint_spacing)
         checkpoints = Checkpoints(assembly.memory, assembly.capabilities, kept)
@@ -199,9 +199,10 @@ class Llama(Generating):
         if draft_model is not None and not self._speculators.n_draft_models:
             _log.warning("draft_model was given but spec=%r does not use it", spec)
         _log.info(
-            "%s: %s memory, rollback %s (%s), speculator %s",
+            "%s: %s memory, flash attention %s, rollback %s (%s), speculator %s",
             self.model.description,
             self.capabilities.kind,
+            flash_attention_text(self.flash_attn),
             self.rollback,
             self.rollback_reason,
             self._spec.name if self._spec else "none",
@@ -233,6 +234,7 @@ class Llama(Generating):
 
         Raises:
             VocabularyMissingError: the model has no text vocabulary.
+            InvalidValueError: no text, or a flag that is none.
         """
         self._check_open()
         vocab = self.model.vocab
@@ -244,8 +246,10 @@ class Llama(Generating):
         Raises:
             VocabularyMissingError: the model has no text vocabulary.
             TokenRangeError: an id outside the vocabulary.
+            InvalidValueError: no token ids, or a flag that is none.
         """
         self._check_open()
+        check_call(special=special)
         return self.model.vocab.detokenize(as_tokens(tokens), unparse_special=special).decode("utf-8", "replace")
 
     # ------------------------------------------------------------- chat

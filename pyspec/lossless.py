@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pyspec.arguments import as_max_tokens, refuse_one
 from pyspec.errors import InvalidValueError
 from pyspec.llm import Llama
 from pyspec.speculators import Spec, as_tokens
@@ -64,11 +65,12 @@ def check_lossless(
         options: of `Llama.generate`, for both runs; with a temperature both use one seed.
 
     Raises:
-        InvalidValueError: `prompts` is a single text.
+        InvalidValueError: `prompts` is a single text; no tokens to compare.
         PyspecError: as `Llama.generate`.
     """
-    if isinstance(prompts, (str, bytes)):
-        raise InvalidValueError(name="prompts", value=prompts, allowed="a list of prompts, not a single text")
+    refuse_one(prompts)
+    if as_max_tokens(options.get("max_tokens")) == 0:
+        raise InvalidValueError(name="max_tokens", value=0, allowed="at least 1: there would be nothing to compare")
     return [_compare(llm, index, prompt, spec, options) for index, prompt in enumerate(prompts)]
 
 

@@ -38,8 +38,8 @@ class Capabilities:
 
 
 def has_device() -> bool:
-    """Whether llama.cpp found anything beside the CPU."""
-    return any(device.kind != "cpu" for device in devices())
+    """Whether llama.cpp found a GPU; other accelerators work for the CPU."""
+    return any(device.kind in ("gpu", "igpu") for device in devices())
 
 
 def probe(context: Context, *, seq_id: int = 0) -> Capabilities:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from pyspec._core import Context
-from pyspec.errors import PyspecError, UnsupportedError
+from pyspec.errors import InvalidValueError, PyspecError, UnsupportedError
 from pyspec.rollback.protocol import Rollback
 from pyspec.speculators.history import Tokens
 
@@ -90,18 +90,19 @@ class SequenceMemory:
         Raises:
             UnsupportedError: as `require_shift`; nothing was changed.
         """
-        self.require_shift()
+        self.require_shift(n_keep)
         context, seq_id = self.context, self.rollback.seq_id
         self.commit()
         context.seq_rm(seq_id, n_keep, n_keep + n_drop)
         context.seq_add(seq_id, n_keep + n_drop, -1, -n_drop)
         self.n_past -= n_drop
 
-    def require_shift(self) -> None:
-        """Refuse where `shift` cannot be.
+    def require_shift(self, n_keep: int = 0) -> None:
+        """Refuse where `shift` cannot be, or cannot be of use when memory is full and `n_keep` tokens stay.
 
         Raises:
             UnsupportedError: with the reason.
+            InvalidValueError: so many stay that there is nothing to drop.
         """
         kind = self.context.model.memory_kind.replace("_", " ")
         if kind in ("recurrent", "hybrid") or not self.context.can_shift:
@@ -110,6 +111,9 @@ class SequenceMemory:
                 why=f"tokens would have to go from the middle of its {kind} memory, which cannot move the others up",
                 way_out="raise n_ctx; attention models can, with type_k 'f16' or 'f32' (sliding windows: and swa_full)",
             )
+        if n_keep > self.n_ctx - 2:
+            allowed = f"at most {self.n_ctx - 2}: of {self.n_ctx} positions two must be free to move"
+            raise InvalidValueError(name="n_keep", value=n_keep, allowed=allowed)
 
     def save(self, n_draft: int) -> None:
         """Make the present end restorable before a draft of `n_draft` tokens."""

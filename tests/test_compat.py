@@ -52,7 +52,7 @@ def llm(tiny_target_path):
 @pytest.mark.parametrize(("method", "names"), [("create_completion", COMPLETION), ("create_chat_completion", CHAT)])
 def test_arguments_have_the_same_names_in_the_same_order(method: str, names: str):
     parameters = inspect.signature(getattr(compat.Llama, method)).parameters
-    assert list(parameters) == ["self", *names.split(), "openai"]
+    assert list(parameters) == ["self", *names.split(), "further"]
 
 
 def test_defaults_are_the_same():

@@ -219,3 +219,26 @@ def test_the_last_word_about_the_form_counts(old: compat.Llama):
 def test_a_grammar_may_be_made_of_a_schema(old: compat.Llama):
     grammar = compat.LlamaGrammar.from_json_schema('{"enum": ["left", "right"]}')
     assert text(old(PROMPT, grammar=grammar, max_tokens=20)) in ('"left"', '"right"')
+
+
+def test_a_call_may_choose_its_speculator(old: compat.Llama):
+    def counts(**options: Any) -> tuple[str, int]:
+        answer = old.create_completion("a b c a b c a b", max_tokens=12, temperature=0.0, **options)
+        return text(answer), old.llm.stats.n_drafted
+
+    plain, n_plain = counts(spec=None)
+    fast, n_fast = counts(spec="suffix")
+    assert (plain, n_plain) == (fast, 0)
+    assert n_fast > 0
+    answer = old.create_chat_completion([{"role": "user", "content": "a"}], max_tokens=4, spec=None)
+    assert answer["choices"]
+    with pytest.raises(UnknownOptionError, match="speculator 'sufix'; did you mean 'suffix'"):
+        old.create_completion("a", spec="sufix")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [({"tool_choice": "required"}, "tool_choice"), ({"top_logprobs": 2}, "top_logprobs")]
+)
+def test_what_means_nothing_alone_is_refused(old: compat.Llama, given: dict[str, Any], name: str):
+    with pytest.raises(InvalidValueError, match=f"^{name}="):
+        old.create_chat_completion([{"role": "user", "content": "a"}], **given)

@@ -244,7 +244,7 @@ def test_constrained_text_is_the_same_with_drafts(tiny: Llama, name: str, how: s
     drafts = SPECS[spec](out, tiny) if spec == "scripted" else SPECS[spec]
     fast = plain(tiny, name, how, seed=2, max_tokens=60, spec=drafts)
     assert (fast.tokens, fast.text, fast.finish_reason) == (out.tokens, out.text, out.finish_reason)
-    if spec == "scripted":
+    if spec == "scripted" and name != "choice":  # which the grammar may draft alone
         assert fast.stats.n_drafted > fast.stats.n_accepted
     if spec == "grammar":
         assert set(fast.stats.by_speculator) <= {"grammar"}

@@ -43,7 +43,7 @@ def half_right(plain: Completion, n_vocab: int) -> Scripted:
 
 def by_hand(path: Path, prompt: list[int], tokens: list[int]) -> list[np.ndarray]:
     """Log-softmax in float64 of the row before each token, one token a decode."""
-    context = Context(Model(path), n_ctx=512, n_threads=1, n_threads_batch=1)
+    context = Context(Model(path), n_ctx=512, n_threads=1, n_threads_batch=1, flash_attn=False)
     context.decode(prompt, pos=0)
     rows = [context.logits(0, 1)[0]]
     for i, token in enumerate(tokens[:-1]):

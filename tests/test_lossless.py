@@ -67,7 +67,7 @@ def test_every_prompt_is_compared(llm: pyspec.Llama):
 
 
 def test_one_text_is_no_list_of_prompts(llm: pyspec.Llama):
-    with pytest.raises(InvalidValueError, match="a list of prompts"):
+    with pytest.raises(InvalidValueError, match="several prompts"):
         pyspec.check_lossless(llm, PROMPT)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyspec
-from pyspec.errors import InvalidValueError, SpeculatorError, UnknownOptionError
+from pyspec.errors import ContextFullError, InvalidValueError, SpeculatorError, UnknownOptionError
 from pyspec.speculators import History
 
 SMALL = {"n_ctx": 256, "n_threads": 1}
@@ -191,3 +191,40 @@ def test_none_with_options_is_refused_as_none(llm: pyspec.Llama):
 def test_a_misspelt_model_option_is_told_where_it_stood(tiny_target_path: Path):
     with pytest.raises(UnknownOptionError, match="model option 'use_mlok'"):
         pyspec.Llama(tiny_target_path, **SMALL, model={"use_mlok": True})
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda llm: llm.tokenize("a", add_special=[]), "add_special"),
+        (lambda llm: llm.tokenize("a", parse_special="no"), "parse_special"),
+        (lambda llm: llm.tokenize(5), "text"),
+        (lambda llm: llm.detokenize([1], special="x"), "special"),
+        (lambda llm: llm.generate("a", stop="\ud800"), "stop"),
+        (lambda llm: llm.generate("a", stop=["b", "c\udfff"]), "stop"),
+        (lambda llm: list(llm.map(np.array(3))), "prompts"),
+        (lambda llm: pyspec.check_lossless(llm, np.array(3)), "prompts"),
+        (lambda llm: pyspec.check_lossless(llm, ["a"], max_tokens=0), "max_tokens"),
+        (lambda llm: pyspec.Session(llm, spec=5), "spec"),
+        (lambda llm: pyspec.Session(llm).append({}), "text"),
+        (lambda llm: pyspec.Session(llm).append([1.5]), "text"),
+        (lambda llm: pyspec.Session.load("nowhere.session", None), "llm"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name_before_anything(llm: pyspec.Llama, call, name: str):
+    with pytest.raises(InvalidValueError, match=f"^{name}="):
+        call(llm)
+    assert llm.stats.n_decodes == 0
+
+
+def test_a_prompt_that_is_too_long_is_told_to_be_shortened(llm: pyspec.Llama):
+    with pytest.raises(ContextFullError, match="needs 300 positions, the context has 256; shorten the prompt"):
+        llm.generate([1] * 300)
+
+
+@pytest.mark.parametrize("n_keep", [255, 256, 10**6])
+def test_keeping_more_than_a_context_can_move_is_refused(smollm2_path: Path, n_keep: int):
+    with pyspec.Llama(smollm2_path, n_ctx=256, n_threads=1, spec=None, rollback="trim") as llm:
+        with pytest.raises(InvalidValueError, match=f"^n_keep={n_keep}: must be at most 254"):
+            llm.generate("a", n_keep=n_keep)
+        assert llm.generate("a", n_keep=254, max_tokens=1).finish_reason

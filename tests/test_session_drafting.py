@@ -278,7 +278,7 @@ def test_a_draft_model_whose_context_cannot_take_the_state_reads_the_text_again(
     session = Session(make())
     turn(session, FIRST * 4)
     session.save(tmp_path / "talk.session")
-    other = make(flash_attn=False)
+    other = make(flash_attn=True)
     loaded = Session.load(tmp_path / "talk.session", other)
     assert "the draft model is of no use here" in caplog.text
     assert turn(loaded, SECOND)[1] > 100

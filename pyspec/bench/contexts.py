@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspec._core import Context, Model
 from pyspec.errors import UnknownOptionError, UnsupportedError
+from pyspec.flash_attention import flash_attention
 from pyspec.memory import Capabilities, probe
 from pyspec.rollback import NAMES, Rollback, able, build, check_name, extra_bytes, needs_spare
 
@@ -48,7 +49,8 @@ class Contexts:
     """
 
     def __init__(self, model: Model, *, n_rs_seq: int, **options: Any) -> None:
-        self._model, self._n_rs_seq, self._options = model, n_rs_seq, options
+        self._model, self._n_rs_seq = model, n_rs_seq
+        self._options = options | {"flash_attn": flash_attention(model, options)}
         self._made: dict[tuple[bool, int], tuple[Context, Capabilities]] = {}
 
     @property

@@ -61,7 +61,7 @@ class DraftingBenchOptions:
         seed: of the random workload.
         n_threads: CPU threads, 0 for the physical cores.
         n_gpu_layers: what the model was loaded with, for the record.
-        flash_attn: on, off, or None to let llama.cpp decide.
+        flash_attn: on, off, or None as in `Llama`.
     """
 
     workloads: tuple[str | Workload, ...] = ()

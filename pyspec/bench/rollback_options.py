@@ -39,7 +39,7 @@ class RollbackBenchOptions:
         n_rs_seq: states kept for snapshots; 0 leaves them out.
         n_threads: CPU threads, 0 for the physical cores.
         n_gpu_layers: what the model was loaded with, for the record.
-        flash_attn: on, off, or None to let llama.cpp decide.
+        flash_attn: on, off, or None as in `Llama`.
     """
 
     n_context: int = 256

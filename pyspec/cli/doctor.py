@@ -14,7 +14,9 @@ from pyspec import _core
 from pyspec.cli.loading import load
 from pyspec.cli.parser import Parser
 from pyspec.cli.table import bytes_text, table
+from pyspec.flash_attention import flash_attention, flash_attention_text
 from pyspec.llm import Llama
+from pyspec.memory import has_device
 from pyspec.rollback import NAMES, StrategyCost, able, build, extra_bytes, measure_cost
 from pyspec.width_costs import WIDTHS, measure_width_costs
 from pyspec.widths import PADDED, WidthReport, measure_widths, widths_of_one_class
@@ -38,6 +40,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("-t", "--threads", type=int, default=0, metavar="N", help="CPU threads [physical cores]")
     parser.add_argument("-ngl", "--gpu-layers", type=int, default=-1, metavar="N", help="layers on the GPU [all]")
     parser.add_argument("--flash-attn", choices=("on", "off", "auto"), default="auto", help="flash attention [auto]")
+    about = "positions of the context you use, which may decide about flash attention [what the model was trained with]"
+    parser.add_argument("--n-ctx", type=int, default=0, metavar="N", help=about)
     parser.add_argument("--n-rs-seq", type=int, default=0, metavar="N", help="states kept for snapshots [0]")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--verbose", action="store_true", help="print llama.cpp's messages to stderr")
@@ -46,8 +50,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what `args` ask for; returns the exit code."""
-    if args.ctx < 0:
-        args.parser.error(f"--ctx {args.ctx}: must be 0 or more")
+    for name in ("ctx", "n_ctx"):
+        if getattr(args, name) < 0:
+            args.parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: must be 0 or more")
     facts = _examine(args)
     print(json.dumps(facts, indent=2) if args.json else _text(facts))
     return 0
@@ -56,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
 def _examine(args: argparse.Namespace) -> dict[str, Any]:
     model = load(args.model, n_gpu_layers=args.gpu_layers)
     flash = {"on": True, "off": False, "auto": None}[args.flash_attn]
+    if flash is None:
+        flash = flash_attention(model, {"n_ctx": args.n_ctx})
+        flash = True if flash is None and not has_device() else flash  # as llama.cpp decides for a large context
     room = args.ctx + _N_TOKENS
     options: dict[str, Any] = {"n_ctx": room, "n_threads": args.threads, "flash_attn": flash, "spec": None}
     options["n_rs_seq"] = args.n_rs_seq
@@ -76,6 +84,7 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
             "llama_cpp": _core.LLAMA_CPP_COMMIT,
             "backends": _core.backends(),
             "memory": can.kind,
+            "flash_attention": flash_attention_text(llm.flash_attn),
             "rollback": llm.rollback,
             "rollback_reason": llm.rollback_reason,
             "n_rs_seq": llm.context.n_rs_seq,
@@ -125,6 +134,7 @@ def _text(facts: dict[str, Any]) -> str:
         ["model", f"{facts['model']} ({facts['architecture']}, {facts['quantization']})"],
         ["llama.cpp", f"{facts['llama_cpp']}, {', '.join(facts['backends'])}"],
         ["memory", facts["memory"].replace("_", " ")],
+        ["flash attention", facts["flash_attention"]],
         ["rollback auto", f"{facts['rollback']}: {facts['rollback_reason']}"],
     ]
     strategies = [

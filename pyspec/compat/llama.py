@@ -17,7 +17,7 @@ from pyspec.chat import ChatCompletion, chat, chat_stream
 from pyspec.chat.template import ChatTemplate
 from pyspec.compat.absent import Absent
 from pyspec.compat.grammar import LlamaGrammar, format_options, grammar_options
-from pyspec.compat.options import as_seed, chat_logprobs, completion_options, constructor, refuse_openai, sampling
+from pyspec.compat.options import as_seed, call_options, chat_logprobs, completion_options, constructor, sampling
 from pyspec.compat.responses import (
     Chunks,
     chat_completion,
@@ -120,19 +120,20 @@ class Llama(Absent):
         logits_processor: Any = None,
         grammar: LlamaGrammar | str | None = None,
         logit_bias: Mapping[int, float] | None = None,
-        **openai: Any,
+        **further: Any,
     ) -> Any:
         """Complete a text: a dict as of OpenAI's API, or an iterator of such dicts with `stream=True`.
 
         `suffix` is what stands behind the gap that is filled, by the model's own tokens for that. An empty prompt
-        begins with the token that begins a text. Of `openai` there may be `n=1` and `user`.
+        begins with the token that begins a text. `further` may be pyspec's `spec`, for this call, and of OpenAI's API
+        `n=1` and `user`.
 
         Raises:
             UnsupportedError: something that pyspec, or with `suffix` the model, has not.
             PyspecError: as `pyspec.Llama.generate`.
         """
-        refuse_openai(openai, Llama.create_completion)
-        options = sampling(locals(), Llama.create_completion) | completion_options(logprobs, echo)
+        options = call_options(further, Llama.create_completion)
+        options |= sampling(locals(), Llama.create_completion) | completion_options(logprobs, echo)
         options |= grammar_options(grammar)
         text, n_chars = self._prompt(prompt) if suffix is None else (self._infill(prompt, suffix), len(prompt))
         if suffix is not None and echo:
@@ -216,21 +217,21 @@ class Llama(Absent):
         logit_bias: Mapping[int, float] | None = None,
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
-        **openai: Any,
+        **further: Any,
     ) -> Any:
         """Answer a conversation: a dict as of OpenAI's API, or an iterator of chunks with `stream=True`.
 
         With tools a streamed answer comes in one piece: whether it is a call shows at its end. Where several say what
-        the text must look like, `tool_choice` counts before `response_format`, and that before `grammar`. Of `openai`
-        there may be `n=1` and `user`.
+        the text must look like, `tool_choice` counts before `response_format`, and that before `grammar`. `further` as
+        of `create_completion`.
 
         Raises:
             ChatTemplateError, InvalidValueError: as `pyspec.chat.chat_prompt`.
             UnsupportedError: something that pyspec has not.
             PyspecError: as `pyspec.Llama.generate`.
         """
-        refuse_openai(openai, Llama.create_chat_completion)
-        options = sampling(locals(), Llama.create_chat_completion) | chat_logprobs(logprobs, top_logprobs)
+        options = call_options(further, Llama.create_chat_completion)
+        options |= sampling(locals(), Llama.create_chat_completion) | chat_logprobs(logprobs, top_logprobs)
         legacy = functions is not None and tools is None
         if legacy:
             tools, tool_choice = tools_of(functions), function_call

@@ -24,10 +24,10 @@ from pyspec.llm import Llama
 __all__ = [
     "LlamaPromptLookupDecoding",
     "as_seed",
+    "call_options",
     "chat_logprobs",
     "completion_options",
     "constructor",
-    "refuse_openai",
     "sampling",
 ]
 
@@ -239,7 +239,7 @@ def chat_logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
     """`logprobs` of a chat is yes or no, `top_logprobs` how many of the likeliest.
 
     Raises:
-        InvalidValueError: others.
+        InvalidValueError: others, and a number that nobody asked to see.
     """
     checks: dict[str, tuple[Any, Check]] = {
         "logprobs": (logprobs, (lambda v: v is None or isinstance(v, bool), "True, False or None")),
@@ -248,17 +248,21 @@ def chat_logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
     for name, (value, (ok, allowed)) in checks.items():
         if not ok(value):
             raise InvalidValueError(name=name, value=value, allowed=allowed)
+    if top_logprobs is not None and not logprobs:
+        raise InvalidValueError(name="top_logprobs", value=top_logprobs, allowed="left out without logprobs=True")
     return {"logprobs": top_logprobs or 0} if logprobs else {}
 
 
-def refuse_openai(given: Mapping[str, Any], method: Callable[..., Any]) -> None:
-    """Accept what OpenAI's API has and llama-cpp-python has not, where it means nothing: `n=1` and `user`.
+def call_options(given: Mapping[str, Any], method: Callable[..., Any]) -> dict[str, Any]:
+    """What `given` holds beside the method's own arguments: pyspec's `spec`, for this call.
+
+    OpenAI's `n=1` and `user` mean nothing here.
 
     Raises:
         UnsupportedError: several answers.
         UnknownOptionError: another name.
     """
-    known = set(inspect.signature(method).parameters) - {"self", "openai"} | {"n", "user"}
+    known = set(inspect.signature(method).parameters) - {"self", "further"} | {"n", "user", "spec"}
     for name, value in given.items():
         if name not in known:
             raise UnknownOptionError(name=name, known=known)
@@ -268,3 +272,4 @@ def refuse_openai(given: Mapping[str, Any], method: Callable[..., Any]) -> None:
                 why="a call gives one answer",
                 way_out="call it again with another seed, or use old.llm.generate_many",
             )
+    return {"spec": given["spec"]} if "spec" in given else {}

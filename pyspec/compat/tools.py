@@ -36,10 +36,12 @@ def chosen(tools: Tools | None, choice: str | Mapping[str, Any] | None) -> tuple
         InvalidValueError: no tools as OpenAI's API has them, or a choice that is none.
     """
     tools = checked_tools(tools)
-    if not tools or choice is None or choice == "auto":
+    if choice is None or choice == "auto":
         return tools, {}
     if choice == "none":
         return None, {}
+    if not tools:
+        raise InvalidValueError(name="tool_choice", value=choice, allowed="'none' or 'auto' without tools")
     one = choice.get("function", choice) if isinstance(choice, Mapping) else None
     name = one.get("name") if isinstance(one, Mapping) else None
     wanted = [tool for tool in tools if choice == "required" or tool["function"]["name"] == name]

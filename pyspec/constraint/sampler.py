@@ -196,6 +196,6 @@ def follower_of(sampler: Sampler, model: Model, options: SamplingOptions) -> Gra
     try:
         grammar = llguidance().grammar_from("gbnf", options.grammar)
         return GrammarFollower(sampler, compile_grammar(grammar, model))
-    except (PyspecError, ValueError) as error:
+    except (PyspecError, ValueError, RecursionError) as error:
         _log.info("no drafts from the grammar: %s", error)
         return None

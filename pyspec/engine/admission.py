@@ -22,7 +22,7 @@ MIN_SHARED = 32
 """Tokens that a beginning must have for another sequence's memory to be shared, or waited for."""
 
 MIN_PIECE = 64
-"""Tokens that a piece of a prompt must have for the kernels of a whole one (llama.cpp's flash attention on a CPU)."""
+"""Tokens that a piece of a prompt must have for the kernels of a whole one, where a CPU has flash attention."""
 
 
 def n_within_reach(slot: Slot, prompt: Tokens) -> int:
@@ -81,14 +81,14 @@ class Admission:
                     return True
         return False
 
-    def make_room(self, n_cells: int, chosen: Slot, source: Slot) -> bool:
+    def make_room(self, n_cells: int, chosen: Slot) -> bool:
         """Forget memories that nobody works with, the oldest first, until `n_cells` are free for `chosen`.
 
-        What that one holds itself is among them, and `source` goes last.
+        What that one holds itself is among them. A memory to begin with is another's only while that one works.
         """
         others = [s for s in self.slots if s is not chosen]
         taken = {id(s): s.job.n_cells if s.job is not None else s.memory.n_past for s in others}
-        idle = sorted((s for s in others if s.job is None), key=lambda s: (s is source, s.used_at))
+        idle = sorted((s for s in others if s.job is None), key=lambda s: s.used_at)
         for slot in idle:
             if sum(taken.values()) + n_cells <= self.sequences.n_cells:
                 return True
@@ -99,8 +99,6 @@ class Admission:
     def copy(self, source: Slot, target: Slot) -> None:
         """Give the target what the source's memory holds; where that cannot be it begins with nothing."""
         target.decoder.forget()
-        if source.memory.n_past == 0:
-            return  # it was forgotten to make room
         try:
             self.sequences.share(source.memory, target.memory)
         except PyspecError as error:

@@ -19,7 +19,17 @@ from typing import Any, Literal, overload
 
 from pyspec import models
 from pyspec._core import Model, set_log_level
-from pyspec.arguments import as_budget, check_call, check_object, drafts, refuse_fork, refuse_one, refuse_unknown
+from pyspec.arguments import (
+    as_budget,
+    check_call,
+    check_object,
+    drafts,
+    refuse_fork,
+    refuse_object,
+    refuse_one,
+    refuse_own,
+    refuse_unknown,
+)
 from pyspec.budget import BudgetOptions, CostModel
 from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.completion import Completion
@@ -45,6 +55,10 @@ __all__ = ["Engine"]
 _log = logging.getLogger("pyspec")
 _DEFAULT: Any = "(the engine's default)"
 _N_CTX = 4096
+_OF_SUBMIT = {
+    "reuse": "requests go on from any beginning that they share, unless with Engine(share_prefix=False)",
+    "on_text": "iterate over the Ticket for pieces of text",
+}
 
 
 class Engine:
@@ -123,7 +137,7 @@ class Engine:
         if allowance is not None:
             allowance = dataclasses.replace(allowance, width_max=max(2, min(128, batch_width)))
         if n_parallel > 1:
-            _refuse_object(spec)
+            refuse_object(spec)
         self._spec = spec
         self._pid, self._owns_model = os.getpid(), not isinstance(path, Model)
         if isinstance(path, Model):
@@ -255,7 +269,7 @@ class Engine:
         return ticket
 
     def _options(self, options: dict[str, Any]) -> tuple[CallOptions, SamplingOptions]:
-        refuse_unknown({name: None for name in options if name in ("reuse", "on_text")}, Engine.submit)
+        refuse_own(options, _OF_SUBMIT)
         return self._voice.options({name: value for name, value in options.items() if name != "spec"})
 
     def generate(self, prompt: str | Sequence[int], **options: Any) -> Completion:
@@ -317,8 +331,8 @@ class Engine:
     ) -> Iterator[Any]:
         """Completions of `prompts`, in their order, as they become ready; any number of prompts.
 
-        As many as the queue holds are handed in ahead of the caller, so that `prompts` may be endless; where others
-        fill the queue, it waits for room. Leaving early cancels what was handed in.
+        At most four for each place, and no more than the queue holds, are handed in ahead of the caller, so that
+        `prompts` may be endless; where others fill the queue, it waits for room. Leaving early cancels what is at work.
 
         Args:
             prompts: texts or token ids, several.
@@ -331,11 +345,9 @@ class Engine:
             the message begins with which prompt it is: "prompts[6]: ...".
         """
         refuse_one(prompts)
-        check_call(on_done=on_done)
+        check_call(on_done=on_done, return_exceptions=return_exceptions)
         refuse_fork(self._pid)
         refuse_own_thread(self._thread, "map")
-        if not isinstance(return_exceptions, bool):
-            raise InvalidValueError(name="return_exceptions", value=return_exceptions, allowed="True or False")
         self._options(options)
         how: dict[str, Any] = {"ahead": min(self.max_queue, 4 * self.n_parallel), "goes_on": return_exceptions}
         with closing(in_order(prompts, partial(self._hand_in, options), **how)) as results:
@@ -353,6 +365,7 @@ class Engine:
                 was generated so far, and finish reason "cancelled". In a callback of a request this returns at once,
                 and the rest follows.
         """
+        check_call(drain=drain)
         if threading.current_thread() is self._thread:
             self._worker.stop(drain=drain, at_end=self._free)
             return
@@ -380,19 +393,3 @@ class Engine:
     def __repr__(self) -> str:
         stats = self.stats
         return f"<Engine {self.model.path!r}: {stats.n_running} of {self.n_parallel} at work, {stats.n_queued} waiting>"
-
-
-def _refuse_object(spec: object) -> None:
-    """Every sequence has speculators of its own, so an object cannot be the default of several.
-
-    Raises:
-        InvalidValueError: with the way out.
-    """
-    for one in spec if isinstance(spec, (list, tuple)) else [spec]:
-        if hasattr(one, "draft") and not isinstance(one, type):
-            raise InvalidValueError(
-                name="spec",
-                value=one,
-                allowed="names, or a function that makes a speculator for each request; `Llama.map` takes it as "
-                "engine={'spec': function}",
-            )

@@ -100,8 +100,12 @@ class Scheduler:
                 self.queue.remove(job)
                 self.stats.n_done += 1
                 self.stats.n_cancelled += 1
-                completion = job.generation.never_began(reason)
-                job.ticket.push(job.generation.take())
+                try:
+                    completion = job.generation.never_began(reason)
+                    job.ticket.push(job.generation.take())
+                except BaseException as error:
+                    job.ticket.fail(error)
+                    raise
                 job.ticket.finish(completion)
 
     def _admit(self) -> bool:
@@ -114,7 +118,7 @@ class Scheduler:
         slot, source, n_shared = self._admission.best_place(free, prompt)
         if self._admission.must_wait(prompt, n_shared):
             return False
-        if not self._admission.make_room(job.n_cells, slot, source):
+        if not self._admission.make_room(job.n_cells, slot):
             return False
         self.queue.popleft()
         slot.used_at = self._n_steps

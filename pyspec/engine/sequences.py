@@ -15,6 +15,7 @@ import numpy as np
 
 from pyspec._core import Context, Model, State
 from pyspec.errors import ContextFullError, InvalidValueError, PyspecError, UnsupportedError
+from pyspec.flash_attention import flash_attention
 from pyspec.memory import has_device, probe
 from pyspec.rollback import Rollback, cached_costs, candidates, check_name, choose, needs_spare
 from pyspec.rollback.trim import Trim
@@ -116,7 +117,7 @@ class MemberMemory(SequenceMemory):
         Raises:
             PyspecError: memory cannot, or has no room for them, which those of a request are; it may be empty then.
         """
-        self.require_shift()
+        self.require_shift(n_keep)
         self.commit()
         if self.shares_cells and (self._n_intact is None or n_keep < self._n_intact):  # later ones share these alone
             state = State()
@@ -224,12 +225,16 @@ class Sequences:
         self.n_spare = min(n_sequences if n_spare is None else n_spare, n_sequences) if spares else 0
         n_seq_max = n_sequences + self.n_spare
         if n_seq_max > MAX_SEQUENCES:
-            raise InvalidValueError(
-                name="n_parallel",
-                value=n_sequences,
-                allowed=f"at most {MAX_SEQUENCES - self.n_spare} beside {self.n_spare} spare sequences (n_spare)",
-            )
+            allowed = f"at most {MAX_SEQUENCES - self.n_spare} beside n_spare={self.n_spare} spare ones"
+            if n_spare is None and spares:
+                allowed = f"at most {MAX_SEQUENCES // 2} with a spare sequence for each, or more with less n_spare: "
+                allowed += f"a context has {MAX_SEQUENCES} sequences"
+            raise InvalidValueError(name="n_parallel", value=n_sequences, allowed=allowed)
         self.n_cells = n_cells or n_ctx * n_sequences
+        if not self.n_cells < 2**31:
+            name = "n_cells" if n_cells else "n_parallel * n_ctx"
+            raise InvalidValueError(name=name, value=self.n_cells, allowed="below 2147483648 positions in all")
+        given["flash_attn"] = flash_attention(model, given | {"n_ctx": self.n_cells if given["kv_unified"] else n_ctx})
         self.context = Context(model, **given | {"n_seq_max": n_seq_max, "n_ctx": self.n_cells})
         if n_sequences > 1 and self.context.mixes_sequences:
             raise UnsupportedError(

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from pyspec.arguments import check_call
 from pyspec.completion import Completion
 from pyspec.errors import UnsupportedError
 from pyspec.generation import Generation
@@ -65,10 +66,12 @@ class Ticket:
             timeout: seconds to wait at most, None for as long as it takes; the request goes on after it.
 
         Raises:
+            InvalidValueError: no number of seconds.
             TimeoutError: not done in that time.
             UnsupportedError: not done, and this is a callback of the same engine, which would wait for itself.
             PyspecError: what went wrong with this request; whatever one of its callbacks raised.
         """
+        check_call(timeout=timeout)
         if not self.done:
             refuse_own_thread(self._worker, "waiting for a request")
         try:
@@ -93,7 +96,11 @@ class Ticket:
         """Call `function` with this ticket when it is done, in the thread of the engine, or now if it is.
 
         What it raises is logged, and harms nobody.
+
+        Raises:
+            InvalidValueError: no function.
         """
+        check_call(function=function)
 
         def call(_: object) -> None:
             try:

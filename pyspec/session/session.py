@@ -7,7 +7,7 @@ generating to `pyspec.generating`, what memory can keep to `pyspec.checkpoints`,
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import asdict
 from os import PathLike
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspec.arguments import check_call, checked_path, prompt_tokens, tokens_in_range
+from pyspec.arguments import check_call, checked_path, tokens_in_range
 from pyspec.completion import Completion
 from pyspec.config import int_between
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError
@@ -56,8 +56,7 @@ class Session:
     """
 
     def __init__(self, llm: Llama, *, overflow: str = "error", n_keep: int = 4, **defaults: Any) -> None:
-        if not isinstance(llm, Llama):
-            raise InvalidValueError(name="llm", value=llm, allowed="a pyspec.Llama")
+        _check_llm(llm)
         if overflow not in ("error", "shift"):
             raise InvalidValueError(name="overflow", value=overflow, allowed="'error' or 'shift'")
         ok, allowed = int_between(0, llm.n_ctx // 2)
@@ -65,6 +64,7 @@ class Session:
             raise InvalidValueError(name="n_keep", value=n_keep, allowed=f"{allowed}, half of the context")
         _check_options(defaults)
         llm._voice.options({name: value for name, value in defaults.items() if name != "spec"})
+        llm._speculators.get(defaults.get("spec"))
         if overflow == "shift":
             llm._decoder.memory.require_shift()
         self.llm = llm
@@ -265,7 +265,8 @@ class Session:
         n_new = len(prompt) - (self.turns[-1].end if self.turns else 0)
         n_old = max(0, len(seen) - n_new - n_keep)
         if n_over > n_old:
-            raise ContextFullError(n_past=min(n_keep, len(seen) - n_new), n_new=n_new + 1, n_ctx=n_ctx)
+            n_past, way_out = min(n_keep, len(seen) - n_new), "append less, or raise n_ctx"
+            raise ContextFullError(n_past=n_past, n_new=n_new + 1, n_ctx=n_ctx, way_out=way_out)
         n_drop = max(n_over, min(n_old, (len(seen) - n_keep) // 2))
         with self.llm._exclusive():
             drop_behind(self.llm, np.asarray(seen, np.int32), n_keep, n_drop)
@@ -275,9 +276,9 @@ class Session:
         """Token ids of what is appended; what stands first gets the tokens that a text begins with."""
         if isinstance(text, str):
             return self.llm.tokenize(text, add_special=not self._tokens) if text else []
-        if isinstance(text, bytes) or not hasattr(text, "__len__"):
+        if isinstance(text, (bytes, Mapping, Set)) or not hasattr(text, "__len__"):
             raise InvalidValueError(name="text", value=text, allowed="a text or token ids")
-        return prompt_tokens(self.llm.model.vocab, text).tolist() if len(text) else []
+        return tokens_in_range(text, self.llm.n_vocab, name="text").tolist() if len(text) else []
 
     # ------------------------------------------------------------- files
     def save(self, path: str | PathLike[str]) -> int:
@@ -318,8 +319,9 @@ class Session:
             ContextFullError: the text is longer than this context, with `overflow="error"`.
             UnsupportedError: `overflow="shift"` on memory that cannot.
             OSError: the file cannot be read.
-            InvalidValueError: no path.
+            InvalidValueError: no path, or no Llama.
         """
+        _check_llm(llm)
         data = read_session(checked_path(path))
         name, own = Path(path).name, fingerprint(llm.model)
         if data.model != own:
@@ -336,13 +338,19 @@ class Session:
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(reason=f"{name} is a session of another make: {error}") from error
         if session.overflow == "error" and len(session) > llm.n_ctx + 1:  # a full context's last token is beyond memory
-            raise ContextFullError(n_past=0, n_new=len(session), n_ctx=llm.n_ctx)
+            way_out = "load it into a Llama with a larger n_ctx"
+            raise ContextFullError(n_past=0, n_new=len(session), n_ctx=llm.n_ctx, way_out=way_out)
         with llm._exclusive():
             if data.memory is not None:
                 give_memory(llm, data.memory)
             if data.drafting is not None:
                 give_drafting(llm, session.defaults.get("spec", NO_SPEC), data.drafting)
         return session
+
+
+def _check_llm(llm: object) -> None:
+    if not isinstance(llm, Llama):
+        raise InvalidValueError(name="llm", value=llm, allowed="a pyspec.Llama")
 
 
 # ----------------------------------------------------------------- plain data

@@ -51,3 +51,9 @@ def test_the_text_has_a_verdict_about_plain_decoding(cli, tiny_target_path):
 def test_a_negative_length_is_misuse(cli, tiny_target_path):
     result = cli("doctor", tiny_target_path, "-c", -1)
     assert (result.code, "must be 0 or more" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize(("n_ctx", "chosen"), [(1024, "off"), (4_000_000, "on")])
+def test_it_measures_with_the_attention_that_a_context_of_the_users_size_has(cli, tiny_target_path, n_ctx, chosen):
+    result = cli("doctor", tiny_target_path, "-c", 32, "-t", 1, "--n-ctx", n_ctx, "--json")
+    assert (result.code, json.loads(result.out)["flash_attention"]) == (0, chosen)

@@ -184,7 +184,7 @@ def test_llama_cpp_is_heard_with_verbose_alone(cli):
     loud = cli("generate", "tiny-target", PROMPT, "-n", 2, "--verbose")
     assert quiet.err == ""
     assert "pyspec.llama: " in loud.err
-    assert "hybrid memory, rollback " in loud.err
+    assert "hybrid memory, flash attention " in loud.err
     assert loud.out == quiet.out
 
 

@@ -15,6 +15,7 @@ from pyspec._core import STATE_PARTIAL_ONLY, Context, Model, Sampler, State
 from pyspec.config import SamplingOptions
 from pyspec.decoder import Decoder, DecoderOptions, Request
 from pyspec.drafting import Drafting
+from pyspec.flash_attention import flash_attention
 from pyspec.memory import probe
 from pyspec.rollback import choose, needs_spare
 from pyspec.sequence import SequenceMemory
@@ -213,6 +214,11 @@ class Rig:
             "kv_unified": True if spare else None,
             "n_rs_seq": max(0, min(SNAPSHOTS.get(rollback, 0), settings.get("n_ubatch", 512) - 2)),
         } | settings
+        # A checkpoint of attention cells comes back in other cells, and without flash attention sums depend on which.
+        moves_cells = model.memory_kind == "sliding_window" or model.architecture == "deepseek4"
+        if moves_cells and rollback.startswith("checkpoint"):
+            self.settings.setdefault("flash_attn", True)
+        self.settings["flash_attn"] = flash_attention(model, self.settings)  # as everything that generates
         self.context: Any = wrap(Context(model, **self.settings))
         self.can = probe(self.context)
         strategy, _ = choose(

@@ -85,9 +85,11 @@ def test_a_refused_request_says_so_at_once(engine: Engine) -> None:
         engine.submit([1] * 129)
     with pytest.raises(InvalidValueError, match="prompt"):
         engine.submit([])
-    for name in ("reuse", "on_text", "wait"):
-        with pytest.raises(UnknownOptionError, match=name):
+    for name, way_out in (("reuse", "share_prefix=False"), ("on_text", "iterate over the Ticket")):
+        with pytest.raises(InvalidValueError, match=rf"^{name}=True: .*{way_out}"):
             engine.submit([1], **{name: True})
+    with pytest.raises(UnknownOptionError, match="wait"):
+        engine.submit([1], wait=True)
     assert engine.stats.n_submitted == 0
 
 
@@ -361,3 +363,27 @@ def test_a_fault_of_the_worker_reaches_every_request(kind, model_of, answers_of,
         with pytest.raises(ClosedError):
             engine.submit([1])
     assert "a fault of ours" in caplog.text
+
+
+def test_what_a_ticket_or_an_end_is_given_wrongly_is_refused(engine: Engine) -> None:
+    ticket = engine.submit([1], max_tokens=2)
+    for value in ("x", -1, float("nan"), True):
+        with pytest.raises(InvalidValueError, match=r"^timeout="):
+            ticket.result(value)
+    with pytest.raises(InvalidValueError, match=r"^function=5"):
+        ticket.add_done_callback(5)
+    with pytest.raises(InvalidValueError, match=r"^drain="):
+        engine.close(drain="x")
+    assert len(ticket.result(60).tokens) <= 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_parallel": 200}, "at most 128 with a spare sequence for each"),
+        ({"n_parallel": 8, "n_ctx": 2**30}, r"^n_parallel \* n_ctx=8589934592: must be below"),
+    ],
+)
+def test_sizes_that_cannot_be_are_told_in_the_callers_words(tiny_target_path, given, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        Engine(tiny_target_path, **given)

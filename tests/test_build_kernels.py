@@ -1,7 +1,7 @@
-"""The AMX kernels, as this build compiles them, load the tile configuration that their source writes.
+"""ggml's kernels for CPUs, as this build compiles them, do what the headers in front of them are for.
 
-Owns a reader of compiler output that says which 64 bytes `ldtilecfg` sees. No AMX is needed: the file is
-compiled with the flags of the build plus those of a CPU that has it. GCC 11 and 12 fail it without
+Owns a reader of compiler output that says which 64 bytes `ldtilecfg` sees. No AMX is needed: the files are
+compiled with the flags of the build plus those of a CPU that has it. GCC 11 and 12 fail the first law without
 cmake/amx_tiles.h.
 """
 
@@ -20,6 +20,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = "ggml/src/ggml-cpu/amx/mmq.cpp"
+DISPATCH = "ggml/src/ggml-cpu/amx/amx.cpp"
+PRODUCTS = "ggml/src/ggml-cpu/ggml-cpu.c"
 AMX_FLAGS = ["-march=sapphirerapids", "-fno-lto", "-S", "-o", "-"]
 
 # The layout of ldtilecfg's operand: palette, start row, 14 reserved bytes, 16 row lengths in bytes, 16 row
@@ -127,21 +129,21 @@ def loaded_configurations(assembly: str) -> list[bytes | None]:
     return results
 
 
-def build_commands() -> list[list[str]]:
-    """How the newest build compiled the kernels: one command, or one for each CPU variant."""
+def build_commands(file: str = KERNELS) -> list[list[str]]:
+    """How the newest build compiled a file: one command, or one for each CPU variant."""
     databases = sorted(ROOT.glob("build/*/compile_commands.json"), key=lambda path: path.stat().st_mtime)
     assert databases, f"no build below {ROOT / 'build'}; run `pip install .` in {ROOT} first"
     entries = json.loads(databases[-1].read_text())
-    return [shlex.split(entry["command"]) for entry in entries if entry["file"].endswith(KERNELS)]
+    return [shlex.split(entry["command"]) for entry in entries if entry["file"].endswith(file)]
 
 
-def compile_kernels(command: list[str]) -> str:
-    """The assembly that a command of the build gives for a CPU with AMX."""
+def compile_kernels(command: list[str], flags: list[str] = AMX_FLAGS) -> str:
+    """What a command of the build gives for a CPU with AMX: assembly, or what other `flags` ask for."""
     if Path(command[0]).name in ("ccache", "sccache"):
         command = command[1:]
     kept = [part for i, part in enumerate(command) if part not in ("-c", "-o") and command[i - 1] != "-o"]
     environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run([*kept, *AMX_FLAGS], check=True, capture_output=True, text=True, env=environment).stdout
+    return subprocess.run([*kept, *flags], check=True, capture_output=True, text=True, env=environment).stdout
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="only x86-64 has AMX")
@@ -155,6 +157,24 @@ def test_kernels_load_the_configuration_that_they_write() -> None:
         assert "-include" not in commands[0], "no ldtilecfg in the kernels"
         assert "tileloadd" not in assembly, "tiles without a configuration"
     assert loaded == [CONFIGURATION] * len(loaded)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="only x86-64 has AMX")
+def test_products_of_several_sequences_reach_the_kernels_as_one() -> None:
+    """Several matrices on the right side would be written over other memory, several of weights be read wrongly."""
+    (command, *_) = build_commands(DISPATCH)
+    source = compile_kernels(command, ["-march=sapphirerapids", "-E", "-P"])
+    calls = re.findall(r"\b(\w*amx_mul_mat)\(params, \w+\);", source)
+    assert calls == ["pyspec_amx_mul_mat"]
+    assert "!pyspec_can_be_src0(src0) || !pyspec_can_be_src1(src1)" in source
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the order of sums is x86's")
+def test_products_of_one_column_take_the_order_of_sums_of_several() -> None:
+    (command, *_) = build_commands(PRODUCTS)
+    source = compile_kernels(command, ["-march=sapphirerapids", "-E", "-P"])
+    assert len(re.findall(r"!pyspec_sgemm\(params,", source)) == 2
+    assert len(re.findall(r"[^_]llamafile_sgemm\(params,", source)) == 1
 
 
 @pytest.mark.parametrize(
