@@ -130,10 +130,12 @@ def loaded_configurations(assembly: str) -> list[bytes | None]:
 
 
 def build_commands(file: str = KERNELS) -> list[list[str]]:
-    """How the newest build compiled a file: one command, or one for each CPU variant."""
+    """How the newest build of the extension compiled a file: one command, or one for each CPU variant."""
     databases = sorted(ROOT.glob("build/*/compile_commands.json"), key=lambda path: path.stat().st_mtime)
-    assert databases, f"no build below {ROOT / 'build'}; run `pip install .` in {ROOT} first"
-    entries = json.loads(databases[-1].read_text())
+    builds = [json.loads(path.read_text()) for path in databases]
+    builds = [build for build in builds if any(entry["file"].endswith("csrc/module.cpp") for entry in build)]
+    assert builds, f"no build below {ROOT / 'build'}; run `pip install .` in {ROOT} first"
+    entries = builds[-1]
     return [shlex.split(entry["command"]) for entry in entries if entry["file"].endswith(file)]
 
 
@@ -175,6 +177,41 @@ def test_products_of_one_column_take_the_order_of_sums_of_several() -> None:
     source = compile_kernels(command, ["-march=sapphirerapids", "-E", "-P"])
     assert len(re.findall(r"!pyspec_sgemm\(params,", source)) == 2
     assert len(re.findall(r"[^_]llamafile_sgemm\(params,", source)) == 1
+
+
+def cpu_flags() -> set[str]:
+    """What this CPU can do, in Linux's words."""
+    info = Path("/proc/cpuinfo")
+    return set(info.read_text().split()) if info.exists() else set()
+
+
+@pytest.mark.parametrize(
+    ("march", "needs"),
+    [
+        ("haswell", {"avx2", "f16c", "fma"}),
+        ("skylake-avx512", {"avx512f", "avx512dq", "avx512bw", "avx512vl"}),
+        ("cooperlake", {"avx512f", "avx512_bf16", "avx512_vnni"}),
+    ],
+)
+def test_products_of_one_column_are_those_of_two_to_the_bit(march: str, needs: set[str], tmp_path: Path) -> None:
+    if not needs <= cpu_flags():
+        pytest.skip(f"this CPU cannot run code for {march}")
+    (command, *_) = build_commands(PRODUCTS)
+    compiler = next(part for part in command if not Path(part).name.endswith("cache"))
+    tree = Path(next(part for part in command if part.endswith(PRODUCTS))).parent
+    folders = [f"-I{folder}" for folder in (tree, tree.parent, tree.parent.parent / "include", ROOT / "cmake")]
+    flags = [f"-march={march}", "-O3", "-DNDEBUG", "-DGGML_USE_LLAMAFILE", *folders]
+    for source in (ROOT / "tests" / "one_class_harness.c", tree / "llamafile" / "sgemm.cpp"):
+        output = ["-o", str(tmp_path / f"{source.stem}.o")]
+        subprocess.run([compiler, *flags, "-c", str(source), *output], check=True, capture_output=True)
+    objects = [str(path) for path in tmp_path.glob("*.o")]
+    program = str(tmp_path / "compare")
+    subprocess.run([compiler, *objects, "-o", program, "-lstdc++", "-lm"], check=True, capture_output=True)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    compared = {line.split()[0]: int(line.split()[1]) for line in done.stdout.splitlines()}
+    assert set(compared) == {"f32", "f16", "bf16"}
+    assert min(compared.values()) > 5
 
 
 @pytest.mark.parametrize(
