@@ -17,7 +17,7 @@ from pyspec.speculators.history import Tokens
 __all__ = ["SequenceMemory"]
 
 MAX_WIDTH = 63
-"""Where llama.cpp's flash attention on a CPU has another kernel for one token more, and with it other last bits."""
+"""Flash attention on a CPU, where a context has it, has another kernel for one token more, and other last bits."""
 
 
 class SequenceMemory:

@@ -186,6 +186,12 @@ class Subject:
         return self._played[key]
 
 
+def flash_attention_of(model: Model, rollback: str) -> bool | None:
+    """On where a checkpoint of attention cells comes back in other cells: without it sums depend on which."""
+    moves_cells = model.memory_kind == "sliding_window" or model.architecture == "deepseek4"
+    return True if moves_cells and rollback.startswith("checkpoint") else None
+
+
 class Rig:
     """One context of `model` with a decoder; `rollback` as in `pyspec.rollback.choose`."""
 
@@ -214,10 +220,7 @@ class Rig:
             "kv_unified": True if spare else None,
             "n_rs_seq": max(0, min(SNAPSHOTS.get(rollback, 0), settings.get("n_ubatch", 512) - 2)),
         } | settings
-        # A checkpoint of attention cells comes back in other cells, and without flash attention sums depend on which.
-        moves_cells = model.memory_kind == "sliding_window" or model.architecture == "deepseek4"
-        if moves_cells and rollback.startswith("checkpoint"):
-            self.settings.setdefault("flash_attn", True)
+        self.settings.setdefault("flash_attn", flash_attention_of(model, rollback))
         self.settings["flash_attn"] = flash_attention(model, self.settings)  # as everything that generates
         self.context: Any = wrap(Context(model, **self.settings))
         self.can = probe(self.context)

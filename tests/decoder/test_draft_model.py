@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoder_rig import ABLE, N_TOKENS, SAMPLINGS, SNAPSHOTS, RecordingMemory, Rig, Subject, replay
+from decoder_rig import (
+    ABLE,
+    N_TOKENS,
+    SAMPLINGS,
+    SNAPSHOTS,
+    RecordingMemory,
+    Rig,
+    Subject,
+    flash_attention_of,
+    replay,
+)
 
 from pyspec._core import STATE_PARTIAL_ONLY, Model, State
 from pyspec.errors import InvalidValueError, StateError, UnsupportedError, VocabularyMismatchError
@@ -28,7 +38,7 @@ def draft_of(subject: Subject, rollback: str = "auto", **options: Any) -> DraftM
         options=DraftModelOptions(**({"n_max": 4} | options)),
         n_ctx=512,
         rollback=rollback,
-        context={"n_threads": 1, "n_threads_batch": 1},
+        context={"n_threads": 1, "n_threads_batch": 1, "flash_attn": flash_attention_of(subject.model, rollback)},
     )
 
 
