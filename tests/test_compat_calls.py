@@ -242,3 +242,9 @@ def test_a_call_may_choose_its_speculator(old: compat.Llama):
 def test_what_means_nothing_alone_is_refused(old: compat.Llama, given: dict[str, Any], name: str):
     with pytest.raises(InvalidValueError, match=f"^{name}="):
         old.create_chat_completion([{"role": "user", "content": "a"}], **given)
+
+
+@pytest.mark.parametrize("path", [5, None, b"x", ""])
+def test_a_path_that_is_none_is_refused_by_its_name(path: Any):
+    with pytest.raises(InvalidValueError, match=r"^model_path="):
+        compat.Llama(path)

@@ -118,3 +118,9 @@ def test_a_plain_run_and_drafts_say_the_same_to_the_bit_by_default(smollm2_path:
         assert again.stats.n_drafted > 0
         assert again.tokens == fast.tokens
         assert [one.logprob for one in again.logprobs] == [one.logprob for one in fast.logprobs]
+
+
+@pytest.mark.parametrize("wanted", [None, True, False])
+def test_an_engine_tells_what_was_chosen(tiny_target_path: Path, wanted: bool | None):
+    with pyspec.Engine(tiny_target_path, n_parallel=2, n_ctx=256, n_threads=1, flash_attn=wanted) as engine:
+        assert engine.flash_attn is (wanted if wanted is not None else flash_attention(engine.model, {"n_ctx": 512}))

@@ -12,7 +12,7 @@ from contextlib import closing
 from os import PathLike, fspath
 from typing import Any
 
-from pyspec.arguments import prompt_tokens, tokens_in_range
+from pyspec.arguments import checked_path, prompt_tokens, tokens_in_range
 from pyspec.chat import ChatCompletion, chat, chat_stream
 from pyspec.chat.template import ChatTemplate
 from pyspec.compat.absent import Absent
@@ -83,7 +83,7 @@ class Llama(Absent):
         check = int_between(0, 2**31 - 1)
         if not check[0](last_n_tokens_size):
             raise InvalidValueError(name="last_n_tokens_size", value=last_n_tokens_size, allowed=check[1])
-        self.model_path = fspath(model_path)
+        self.model_path = fspath(checked_path(model_path, "model_path"))
         self.chat_format = chat_format
         self._template = chat_template if chat_template is not None else CHATML if chat_format else None
         self.llm = PyspecLlama(model_path, **constructor(options))

@@ -222,6 +222,11 @@ class Engine:
         return self._sequences.memories[0].rollback.name
 
     @property
+    def flash_attn(self) -> bool | None:
+        """As of `Llama`; in a unified buffer the positions of all requests count."""
+        return self._sequences.flash_attn
+
+    @property
     def stats(self) -> EngineStats:
         """Counts since the beginning; a copy."""
         return self._worker.stats()

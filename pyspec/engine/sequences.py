@@ -179,6 +179,7 @@ class Sequences:
         can_batch: several sequences can be decoded at once.
         splits: sequences of different widths take several graphs.
         n_cells: positions of all together.
+        flash_attn: as asked for or chosen, None where llama.cpp decides.
         width_costs: measured seconds of decodes by width.
 
     Raises:
@@ -235,6 +236,7 @@ class Sequences:
             name = "n_cells" if n_cells else "n_parallel * n_ctx"
             raise InvalidValueError(name=name, value=self.n_cells, allowed="below 2147483648 positions in all")
         given["flash_attn"] = flash_attention(model, given | {"n_ctx": self.n_cells if given["kv_unified"] else n_ctx})
+        self.flash_attn: bool | None = given["flash_attn"]
         self.context = Context(model, **given | {"n_seq_max": n_seq_max, "n_ctx": self.n_cells})
         if n_sequences > 1 and self.context.mixes_sequences:
             raise UnsupportedError(
