@@ -42,7 +42,8 @@ class BudgetOptions:
             flash attention on a CPU at 64, many matrix products on GPUs), and with them the last bits of logits.
         gain: share by which drafting must beat plain decoding.
         memory: observations of acceptance that count, older ones fade.
-        overhead: most of the time of plain decoding that may be spent on asking speculators that are not used.
+        overhead: most of the time of plain decoding that may be spent on asking speculators and on judging what they
+            propose, where no draft pays.
         draft_token: cost of one token of a speculator that decodes itself, as a share of a decode, where not measured.
         probe_every: tokens between two drafts of such a speculator when its record is bad; doubles up to 16 times that.
     """
@@ -52,7 +53,7 @@ class BudgetOptions:
     width_max: int = 48
     gain: float = 0.03
     memory: int = 32
-    overhead: float = 0.005
+    overhead: float = 0.01
     draft_token: float = 0.25
     probe_every: int = 64
 
@@ -153,6 +154,12 @@ class CostModel:
             self._slopes = float(behind_one.min()) / plain, float(np.diff(curve[1:]).min()) / plain
             self._slopes_of = curve
         return self._slopes[n_pending > 1]
+
+    def added(self, n_pending: int, n_drafted: int) -> float:
+        """What a draft adds to the decode of so many pending tokens, in plain decodes."""
+        costs = self.costs()
+        last = len(costs) - 1
+        return (costs[min(n_pending + n_drafted, last)] - costs[min(n_pending, last)]) / costs[1]
 
     def costs(self) -> list[float]:
         """The curve as a list."""

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from pyspec.agreement import reconciled
+from pyspec.allowance import Allowance
 from pyspec.budget import BudgetOptions, CostModel, RoundCosts, best_length
 from pyspec.errors import StateError
 from pyspec.rounds import Decision
@@ -38,8 +39,7 @@ __all__ = ["BudgetedDrafting", "Drafting"]
 _N_USELESS = 4
 _FADE = 0.2
 _ASK_AT_LEAST_EVERY = 128
-_N_PROBE = 2
-_PROBES_RARER = 16
+_N_PROBE, _PROBES_RARER = 2, 16
 
 _SURE = 32
 """A cheap speculator whose last draft was right to its end, after so many right tokens in a row, is asked alone."""
@@ -50,7 +50,6 @@ _PLAIN_SEEN_EVERY = 4
 _CLEARLY = 1.15
 """So many times the gain of a member before it must another one promise: of several estimates, the highest is mostly
 one that errs upwards."""
-
 
 _NO_SPECULATOR = Decision("no speculator")
 _NO_PROPOSAL = Decision("no proposal")
@@ -185,7 +184,9 @@ class BudgetedDrafting(Drafting):
         self._round = RoundCosts(keeps_accepted=keeps_accepted)
         self._chosen: Watched | None = None
         self._leader: Watched | None = None  # sure enough to be asked alone
-        self._quiet_until = 0  # nothing is open, and at shorter histories nobody is asked
+        self._allowance = Allowance(options.overhead)
+        self._judge_s = 0.0  # seconds of the last call of `_judge`
+        self._quiet_until = 0  # at shorter histories nobody is thought about
 
     def begin(self, prompt: Tokens) -> None:
         """As `Drafting.begin`; costs and records of earlier generations stay."""
@@ -193,6 +194,7 @@ class BudgetedDrafting(Drafting):
         self.drafted, self.laws = [], []
         self._chosen = self._leader = None
         self._quiet_until = 0
+        self._allowance.begin()
         for member in self._members:
             member.begin()
             checked_begin(member.speculator, prompt)
@@ -203,7 +205,10 @@ class BudgetedDrafting(Drafting):
             self.counts.n_silent += 1
             self.decision = _NOT_ASKED
             return []
-        self._quiet_until = 0
+        if self._quiet_until:
+            self._quiet_until = 0
+            self._judge(history)
+        start = perf_counter()
         self._round.n_pending = n_pending
         best = None
         if self._leader is not None:
@@ -216,7 +221,7 @@ class BudgetedDrafting(Drafting):
                 best, best_n, best_ratio = member, n, ratio
         self._chosen = best
         if best is None:
-            self._fall_silent(len(history))
+            self._fall_silent(len(history), start)
             return []
         self.author = best.speculator.name
         best.decoded = True
@@ -239,18 +244,18 @@ class BudgetedDrafting(Drafting):
         """Judge all open proposals by what the target said."""
         self.drafted, self.laws = [], []
         self.n_rounds += 1
-        if self._quiet_until and not n_drafted:
+        chosen, self._chosen = self._chosen, None
+        if not n_drafted:
+            if not self._quiet_until:
+                self._judge(history)
             return
         for member in self._members:
-            if n_drafted and member is not self._chosen:
+            if member is not chosen:
                 checked_accept(member.speculator, n_drafted, n_accepted, own=False)
-            if member.is_open and member.compare(history):
-                self._close(member)
-        chosen = self._chosen
-        if n_drafted:
-            is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
-            self._leader = chosen if is_sure else None
-        self._chosen = None
+        self._judge(history)
+        is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
+        self._leader = chosen if is_sure else None
+        self._allowance.gain(n_accepted - self.cost.added(self._round.n_pending, n_drafted))
 
     def get_state(self) -> dict[str, Any]:
         """As `Drafting.get_state`, with the records of acceptance; costs are this machine's and are measured anew."""
@@ -335,14 +340,26 @@ class BudgetedDrafting(Drafting):
         return not first
 
     # ------------------------------------------------------------- parts
-    def _fall_silent(self, n_history: int) -> None:
-        """No draft; and where nothing is open, none is thought about before somebody may be asked again."""
+    def _fall_silent(self, n_history: int, start: float) -> None:
+        """No draft; and none is thought about before somebody may be asked again and the time for it is earned."""
         self.counts.n_silent += 1
         self.decision = self._why_silent(n_history)
-        self._leader = None
-        if len(self._cheap) == len(self._members) and not any(member.is_open for member in self._members):
-            ask_at = min((member.ask_at for member in self._members), default=0)
-            self._quiet_until = ask_at if ask_at > n_history + 1 else 0
+        self._leader, quiet_until = None, 0
+        if not any(member.is_open or member.decodes for member in self._members):
+            quiet_until = min((member.ask_at for member in self._members), default=0)
+        if self.options.measured:
+            spent = self._judge_s + perf_counter() - start
+            quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, spent / self.cost.plain))
+            quiet_until = min([quiet_until, *(member.probe_at for member in self._members if member.decodes)])
+        self._quiet_until = quiet_until if quiet_until > n_history + 1 else 0
+
+    def _judge(self, history: History) -> None:
+        """Compare what is open with the history; what that decides is closed."""
+        start = perf_counter()
+        for member in self._members:
+            if member.is_open and member.compare(history):
+                self._close(member)
+        self._judge_s = perf_counter() - start
 
     def _why_silent(self, n_history: int) -> Decision:
         """Why there is no draft: what is proposed, or would have to be decoded first, does not pay; or nothing is."""

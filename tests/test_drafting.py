@@ -34,6 +34,7 @@ class World:
         slope: float = CHEAP,
         n_prompt: int = 4,
         unit: float = 1.0,
+        known: bool = False,
         **options: Any,
     ) -> None:
         self.text = list(text)
@@ -41,7 +42,8 @@ class World:
         self.unit = unit
         self.n_prompt = n_prompt
         settings = BudgetOptions(**options)
-        self.drafting = BudgetedDrafting(speculator, settings, cost=CostModel(settings), keeps_accepted=True)
+        cost = CostModel(settings, {1: 1.0, 2: 1.0 + slope, 48: 1.0 + 47 * slope} if known else None)
+        self.drafting = BudgetedDrafting(speculator, settings, cost=cost, keeps_accepted=True)
         self.widths: list[int] = []
         self.starts: list[int] = []
         self.at: list[int] = []
@@ -362,6 +364,62 @@ def test_one_that_has_something_to_say_is_asked_every_time(monkeypatch: pytest.M
     script = truth(TEXT, lambda i: i % 3 == 2, n=2)
     world = World(TEXT, script, overhead=0.005).run()
     assert world.n_accepted > len(TEXT) / 2
+
+
+@pytest.fixture
+def dear_thoughts(monkeypatch: pytest.MonkeyPatch):
+    """Every look at the clock takes the drafting 0.02 s, where a plain decode of `World` takes 1 s."""
+    ticks = iter(np.arange(0, 10_000, 0.02))
+    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: float(next(ticks)))
+
+
+@pytest.mark.usefixtures("dear_thoughts")
+def test_what_is_thought_about_and_not_decoded_takes_its_share_of_the_time():
+    script = truth(TEXT, lambda i: i % 2 == 0, n=2)
+    world = World(TEXT, script, slope=DEAR, known=True, overhead=0.01).run()
+    assert not world.at
+    late = [n for n, _ in script.calls if n > 200]
+    assert 400 / 12 < len(late) < 400 / 3, "0.04 s of 1 s a decode, 0.01 allowed"
+
+
+@pytest.mark.usefixtures("dear_thoughts")
+def test_a_text_that_starts_to_repeat_is_soon_drafted_also_where_thoughts_are_dear():
+    world = World(TEXT, truth(TEXT, lambda i: i < 300), overhead=0.01).run()
+    assert next(at for at in world.at if at >= 300) < 340
+    assert world.n_accepted > 200
+
+
+@pytest.mark.usefixtures("dear_thoughts")
+def test_while_drafts_gain_nobody_rests():
+    def script_of_16_in_20(history: History, n_max: int) -> list[int]:
+        n = len(history) % 20
+        return TEXT[len(history) :][: min(20 - n, n_max)] if n >= 4 else []
+
+    script = Scripted(script_of_16_in_20)
+    world = World(TEXT, script, overhead=0.002).run()
+    asked = {n for n, _ in script.calls}
+    silent = [start for start, width in zip(world.starts, world.widths, strict=True) if start > 100 and width == 1]
+    assert len(silent) > 40, "some rounds have no draft"
+    assert asked.issuperset(silent[:-1])
+
+
+@pytest.mark.usefixtures("dear_thoughts")
+def test_what_was_proposed_before_a_rest_is_judged_behind_it_by_all_that_was_said():
+    script = truth(TEXT, lambda i: i % 10 == 0)
+    world = World(TEXT, script, slope=DEAR, known=True, overhead=0.01).run()
+    counts = world.drafting.counts
+    assert not world.at
+    assert counts.n_silent > 5 * len(script.calls), "there were rests"
+    asked = [n for n, _ in script.calls]
+    assert counts.n_watched == len(asked) - 1, "each but the last proposal was judged"
+    assert counts.n_watched_right == sum(-n % 10 for n in asked[:-1]), "up to the wrong token, wherever that was"
+
+
+@pytest.mark.usefixtures("dear_thoughts")
+def test_by_counts_alone_nobody_rests():
+    script = truth(TEXT, lambda i: True)
+    World(TEXT, script, slope=DEAR, measured=False).run()
+    assert len(script.calls) > len(TEXT) - 10
 
 
 # ------------------------------------------------------------------ without a budget
