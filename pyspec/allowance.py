@@ -1,29 +1,25 @@
 """How much time may go into thinking about drafts that are not decoded after all.
 
-Owns one account: plain tokens earn a small share of their time, drafts that paid a larger share of what they gained; a
-round without a draft takes from it what it spent. Values in, values out; `pyspec.drafting` knows what was spent.
+Owns one account: plain tokens earn a small share of their time, drafts that paid what they gained; a round without a
+draft takes from it what it spent. Values in, values out; `pyspec.drafting` knows what was spent.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from statistics import median
 
 __all__ = ["Allowance"]
 
 _AT_FIRST = 64
 """Tokens whose share may be spent in advance when a generation starts."""
 
-_GAIN_SHARE = 0.25
-_MOST = 1.0
-"""What can be saved up: some tens of calls where a decode takes half a millisecond."""
+_MOST = 8.0
+"""What can be saved up, for the rounds without a draft between two that gain."""
 
 _LONGEST_REST = 128
-
-_N_SPENT = 8
+_FADE = 0.25
 _OUTLIER = 2.0
-"""A round that took more than so many times the median of the last ones met a busy machine, not a longer thought."""
+"""A round that took more than so many times what they take met a busy machine, not a longer thought."""
 
 
 class Allowance:
@@ -35,7 +31,7 @@ class Allowance:
 
     def __init__(self, share: float) -> None:
         self._share = share
-        self._spent: deque[float] = deque(maxlen=_N_SPENT)
+        self._usual = 0.0  # what a round spends
         self.begin()
 
     def begin(self) -> None:
@@ -44,18 +40,20 @@ class Allowance:
         self._paid_at: int | None = None
 
     def gain(self, decodes: float) -> None:
-        """A draft saved so much against plain decoding."""
-        if decodes > 0.0:
-            self._balance = min(self._balance + _GAIN_SHARE * decodes, _MOST)
+        """A draft, thinking about it included, saved so much against plain decoding.
+
+        Less than nothing is a loss: it takes what was saved up, but is no reason to rest, which saves no drafts.
+        """
+        at_least = min(self._balance, 0.0)
+        self._balance = min(max(self._balance + decodes, at_least), _MOST)
 
     def spend(self, n_history: int, decodes: float) -> int:
         """A round without a draft, at a history of `n_history` tokens, took so much; returns for how many to rest."""
         paid_at, self._paid_at = self._paid_at, n_history
         if paid_at is None:
             return 0
-        self._spent.append(decodes)
-        earned = self._share * (n_history - paid_at)
-        spent = min(decodes, _OUTLIER * median(self._spent))
-        balance = min(self._balance + earned, _MOST) - spent
+        spent = min(decodes, _OUTLIER * self._usual) if self._usual else decodes
+        self._usual += _FADE * (spent - self._usual) if self._usual else spent
+        balance = min(self._balance + self._share * (n_history - paid_at), _MOST) - spent
         self._balance = max(balance, -_LONGEST_REST * self._share)
         return math.ceil(-self._balance / self._share) if balance < 0.0 else 0

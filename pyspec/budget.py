@@ -53,7 +53,7 @@ class BudgetOptions:
     width_max: int = 48
     gain: float = 0.03
     memory: int = 32
-    overhead: float = 0.01
+    overhead: float = 0.005
     draft_token: float = 0.25
     probe_every: int = 64
 

@@ -44,12 +44,10 @@ _N_PROBE, _PROBES_RARER = 2, 16
 _SURE = 32
 """A cheap speculator whose last draft was right to its end, after so many right tokens in a row, is asked alone."""
 
-_PLAIN_SEEN_EVERY = 4
-"""Where nobody is asked, of so many decodes one is enough to know what plain decoding costs."""
+_PLAIN_SEEN_EVERY = 8  # where nobody is asked, one in so many decodes tells what plain decoding costs
 
 _CLEARLY = 1.15
-"""So many times the gain of a member before it must another one promise: of several estimates, the highest is mostly
-one that errs upwards."""
+"""So many times the gain of one before it must a member promise: the highest of estimates mostly errs upwards."""
 
 _NO_SPECULATOR = Decision("no speculator")
 _NO_PROPOSAL = Decision("no proposal")
@@ -185,7 +183,7 @@ class BudgetedDrafting(Drafting):
         self._chosen: Watched | None = None
         self._leader: Watched | None = None  # sure enough to be asked alone
         self._allowance = Allowance(options.overhead)
-        self._judge_s = 0.0  # seconds of the last call of `_judge`
+        self._judged_s = self._thought_s = 0.0  # seconds of the last call of `_judge`, and of thinking about a draft
         self._quiet_until = 0  # at shorter histories nobody is thought about
 
     def begin(self, prompt: Tokens) -> None:
@@ -230,6 +228,7 @@ class BudgetedDrafting(Drafting):
         self.decision = Decision("probe", n_proposed) if probes else Decision("drafted", n_proposed, best_ratio)
         draft = best.proposal[best.n_right : best.n_right + best_n]
         self._note(best.speculator, draft, best.n_right)
+        self._thought_s = self._judged_s + perf_counter() - start
         return draft
 
     def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
@@ -255,7 +254,8 @@ class BudgetedDrafting(Drafting):
         self._judge(history)
         is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
         self._leader = chosen if is_sure else None
-        self._allowance.gain(n_accepted - self.cost.added(self._round.n_pending, n_drafted))
+        spent = self.cost.added(self._round.n_pending, n_drafted) + self._thought_s / self.cost.plain
+        self._allowance.gain(n_accepted - spent)
 
     def get_state(self) -> dict[str, Any]:
         """As `Drafting.get_state`, with the records of acceptance; costs are this machine's and are measured anew."""
@@ -348,8 +348,8 @@ class BudgetedDrafting(Drafting):
         if not any(member.is_open or member.decodes for member in self._members):
             quiet_until = min((member.ask_at for member in self._members), default=0)
         if self.options.measured:
-            spent = self._judge_s + perf_counter() - start
-            quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, spent / self.cost.plain))
+            thought = (self._judged_s + perf_counter() - start) / self.cost.plain
+            quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, thought))
             quiet_until = min([quiet_until, *(member.probe_at for member in self._members if member.decodes)])
         self._quiet_until = quiet_until if quiet_until > n_history + 1 else 0
 
@@ -359,7 +359,7 @@ class BudgetedDrafting(Drafting):
         for member in self._members:
             if member.is_open and member.compare(history):
                 self._close(member)
-        self._judge_s = perf_counter() - start
+        self._judged_s = perf_counter() - start
 
     def _why_silent(self, n_history: int) -> Decision:
         """Why there is no draft: what is proposed, or would have to be decoded first, does not pay; or nothing is."""

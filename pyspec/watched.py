@@ -7,7 +7,6 @@ to `pyspec.drafting` who is asked and what is decoded.
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
 from time import perf_counter
 
 from pyspec.acceptance import AcceptanceRecord
@@ -17,16 +16,21 @@ from pyspec.speculators import History, Speculator, checked_draft, optional
 __all__ = ["Watched"]
 
 _N_CALLS = 8
+_FADE = 0.25
+_OUTLIER = 2.0  # times what calls take: a busy machine
 
 
 class Watched:
-    """One speculator with its record and what it proposed last."""
+    """One speculator with its record and what it proposed last.
+
+    `call_s` is what a call takes, 0 when unknown: as it is between decodes, which leave nothing of it in the caches.
+    """
 
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
         self.speculator = speculator
         self.record = AcceptanceRecord(options)
         self.decodes = bool(optional(speculator, "decodes"))
-        self._calls: deque[float] = deque(maxlen=_N_CALLS)
+        self.call_s = 0.0
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
         self.begin()
 
@@ -56,11 +60,6 @@ class Watched:
         return len(self.proposal) - self.n_right
 
     @property
-    def call_s(self) -> float:
-        """Seconds of one call, 0 when unknown: as it is between decodes, which leave nothing of it in the caches."""
-        return median(self._calls) if self._calls else 0.0
-
-    @property
     def token_s(self) -> float:
         """Seconds for each drafted token, 0 when unknown."""
         return min(self._tokens, default=0.0)
@@ -74,7 +73,8 @@ class Watched:
         spent = perf_counter() - start
         self._n_calls += 1
         if self._n_calls > 1:  # the first one reads the prompt
-            self._calls.append(spent)
+            usual = self.call_s
+            self.call_s = usual + _FADE * (min(spent, _OUTLIER * usual) - usual) if usual else spent
             if proposal:
                 self._tokens.append(spent / len(proposal))
         self.proposal, self.n_right, self.decoded = proposal, 0, False

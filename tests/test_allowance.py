@@ -43,19 +43,33 @@ def test_what_drafts_gained_pays_for_going_on():
     account = Allowance(0.01)
     spend_through(account, 1000, 0.05)
     account.gain(3.0)
-    places = spend_through(account, 100, 0.05, start=2000)
-    assert places[:15] == list(range(2000, 2015)), "a quarter of three decodes"
+    places = spend_through(account, 200, 0.05, start=1000)
+    assert places[:70] == list(range(1000, 1070)), "three decodes"
     assert places[-1] - places[-2] == 5, "until that is spent"
 
 
-def test_a_loss_is_no_gain_and_not_everything_is_saved_up():
+def test_not_everything_is_saved_up():
     account = Allowance(0.01)
     for _ in range(50):
         account.gain(100.0)
-    account.gain(-20.0)
-    places = spend_through(account, 200, 0.05)
+    places = spend_through(account, 1000, 0.05)
     n_at_once = next(i for i, at in enumerate(places) if at > i)
-    assert 20 <= n_at_once <= 28, "one decode is the most that is saved"
+    assert 160 <= n_at_once <= 220, "eight decodes are the most"
+
+
+def test_a_loss_takes_what_was_saved_up_and_is_no_reason_to_rest():
+    account = Allowance(0.01)
+    account.gain(5.0)
+    account.gain(-100.0)
+    places = spend_through(account, 100, 0.05)
+    assert places[2] - places[1] == 4, "0.05 spent, 0.01 earned, nothing left"
+    assert places[-1] - places[-2] == 5
+
+    in_debt = Allowance(0.01)
+    in_debt.spend(0, 0.0)
+    rest = in_debt.spend(1, 1.0)
+    in_debt.gain(-100.0)
+    assert in_debt.spend(2 + rest, 0.001) == 0, "the rest paid for what was spent, the loss came not on top"
 
 
 def test_a_busy_moment_brings_no_long_silence():
