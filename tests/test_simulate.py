@@ -112,7 +112,7 @@ def test_where_nothing_repeats_nothing_is_lost(name: str, curve: str):
     assert found.seconds < found.n_tokens / 0.98
     early, late = found.rounds[:100], found.rounds[100:]
     assert sum(n_drafted > 0 for _, n_drafted, _ in early) <= 10
-    if curve == "cpu":
+    if curve != "gpu":
         assert sum(n_drafted > 0 for _, n_drafted, _ in late) <= len(late) / 50
 
 
