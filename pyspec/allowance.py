@@ -1,7 +1,7 @@
 """How much time may go into thinking about drafts that are not decoded after all.
 
 Owns one account: plain tokens earn a small share of their time, drafts that paid what they gained; a round without a
-draft takes from it what it spent. Values in, values out; `pyspec.drafting` knows what was spent.
+draft takes from it what it spent. Values in, values out; `pyspec.budgeted` knows what was spent.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
-"""Who drafts, how much, and what became of it: between the decoder and the speculators of one sequence.
+"""Who drafts, and what became of it: between the decoder and the speculators of one sequence, where no cost is weighed.
 
-Owns the asking, the judging of drafts that were decoded and of drafts that were only watched, and one acceptance
-record for each speculator. Leaves the arithmetic of lengths to `pyspec.budget` and the decoding to the decoder.
+Owns the asking, what was drafted, and the verdict. Leaves a budget to `pyspec.budgeted`, decoding to the decoder.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from pyspec.agreement import reconciled
-from pyspec.allowance import Allowance
-from pyspec.budget import BudgetOptions, CostModel, RoundCosts, best_length
 from pyspec.errors import StateError
 from pyspec.rounds import Decision
 from pyspec.speculators import (
@@ -32,27 +26,11 @@ from pyspec.speculators import (
 )
 from pyspec.speculators.chain import Chain
 from pyspec.stats import DraftingCounts
-from pyspec.watched import Watched
 
-__all__ = ["BudgetedDrafting", "Drafting"]
-
-_N_USELESS = 4
-_FADE = 0.2
-_ASK_AT_LEAST_EVERY = 128
-_N_PROBE, _PROBES_RARER = 2, 16
-
-_SURE = 32
-"""A cheap speculator whose last draft was right to its end, after so many right tokens in a row, is asked alone."""
-
-_PLAIN_SEEN_EVERY = 8  # where nobody is asked, one in so many decodes tells what plain decoding costs
-
-_CLEARLY = 1.15
-"""So many times the gain of one before it must a member promise: the highest of estimates mostly errs upwards."""
+__all__ = ["Drafting"]
 
 _NO_SPECULATOR = Decision("no speculator")
 _NO_PROPOSAL = Decision("no proposal")
-_NOT_ASKED = Decision("not asked")
-_DOES_NOT_PAY = Decision("does not pay")
 
 
 class Drafting:
@@ -161,240 +139,3 @@ class Drafting:
         """Remember the draft that is being verified, and what its tokens (its author's from `start` on) came from."""
         self.drafted = draft
         self.laws = checked_laws(author, draft, start) if draft and optional(author, "draws") else []
-
-
-class BudgetedDrafting(Drafting):
-    """The draft that promises the most tokens a second is decoded, if any; the others are watched.
-
-    A watched draft costs no decode: the target's own tokens judge it as they come. So a speculator that is silent
-    because its record is bad is heard again as soon as the text starts to repeat. A speculator that decodes itself
-    (`decodes = True`, a draft model) is not asked for drafts that are only watched, but for a short one now and then.
-    """
-
-    def __init__(
-        self, speculator: Speculator, options: BudgetOptions, *, cost: CostModel, keeps_accepted: bool
-    ) -> None:
-        super().__init__(speculator)
-        self.options = options
-        self.cost = cost
-        self._members = sorted((Watched(member, options) for member in self.members), key=lambda m: m.decodes)
-        self._cheap = [member for member in self._members if not member.decodes]
-        self._round = RoundCosts(keeps_accepted=keeps_accepted)
-        self._chosen: Watched | None = None
-        self._leader: Watched | None = None  # sure enough to be asked alone
-        self._allowance = Allowance(options.overhead)
-        self._judged_s = self._thought_s = 0.0  # seconds of the last call of `_judge`, and of thinking about a draft
-        self._quiet_until = 0  # at shorter histories nobody is thought about
-
-    def begin(self, prompt: Tokens) -> None:
-        """As `Drafting.begin`; costs and records of earlier generations stay."""
-        self.counts = DraftingCounts()
-        self.drafted, self.laws = [], []
-        self._chosen = self._leader = None
-        self._quiet_until = 0
-        self._allowance.begin()
-        for member in self._members:
-            member.begin()
-            checked_begin(member.speculator, prompt)
-
-    def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
-        """As `Drafting.draft`, cut to the length that pays."""
-        if len(history) < self._quiet_until:
-            self.counts.n_silent += 1
-            self.decision = _NOT_ASKED
-            return []
-        if self._quiet_until:
-            self._quiet_until = 0
-            self._judge(history)
-        start = perf_counter()
-        self._round.n_pending = n_pending
-        best = None
-        if self._leader is not None:
-            best, best_n, best_ratio = self._cheap_offer([self._leader], history, n_max, n_vocab)
-        if best is None:
-            best, best_n, best_ratio = self._cheap_offer(self._cheap, history, n_max, n_vocab)
-        for member in self._members[len(self._cheap) :]:
-            n, ratio = self._costly_offer(member, history, n_max, n_vocab, best_ratio)
-            if n and ratio > best_ratio:
-                best, best_n, best_ratio = member, n, ratio
-        self._chosen = best
-        if best is None:
-            self._fall_silent(len(history), start)
-            return []
-        self.author = best.speculator.name
-        best.decoded = True
-        n_proposed = best.n_open
-        probes = best_ratio == math.inf
-        self.decision = Decision("probe", n_proposed) if probes else Decision("drafted", n_proposed, best_ratio)
-        draft = best.proposal[best.n_right : best.n_right + best_n]
-        self._note(best.speculator, draft, best.n_right)
-        self._thought_s = self._judged_s + perf_counter() - start
-        return draft
-
-    def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
-        """Learn the cost of the width, and of going back."""
-        if self._quiet_until and width == 1 and self.n_rounds % _PLAIN_SEEN_EVERY:
-            return
-        self.cost.observe(width, decode_s)
-        if self.options.measured and rollback_s > 0:
-            self._round.rollback += _FADE * (rollback_s - self._round.rollback)
-
-    def settle(self, history: History, n_drafted: int, n_accepted: int) -> None:
-        """Judge all open proposals by what the target said."""
-        self.drafted, self.laws = [], []
-        self.n_rounds += 1
-        chosen, self._chosen = self._chosen, None
-        if not n_drafted:
-            if not self._quiet_until:
-                self._judge(history)
-            return
-        for member in self._members:
-            if member is not chosen:
-                checked_accept(member.speculator, n_drafted, n_accepted, own=False)
-        self._judge(history)
-        is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
-        self._leader = chosen if is_sure else None
-        spent = self.cost.added(self._round.n_pending, n_drafted) + self._thought_s / self.cost.plain
-        self._allowance.gain(n_accepted - spent)
-
-    def get_state(self) -> dict[str, Any]:
-        """As `Drafting.get_state`, with the records of acceptance; costs are this machine's and are measured anew."""
-        return super().get_state() | {"records": [member.record.get_state() for member in self._members]}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """As `Drafting.set_state`; a saved one that had no budget left no records."""
-        records = state.get("records", [])
-        if not isinstance(records, list) or len(records) not in (0, len(self._members)):
-            raise StateError(reason=f"no records of the speculators {self.name}")
-        super().set_state(state)
-        for member, record in zip(self._members, records, strict=False):
-            member.record.set_state(record)
-
-    # ------------------------------------------------------------- offers
-    def _cheap_offer(
-        self, members: list[Watched], history: History, n_max: int, n_vocab: int
-    ) -> tuple[Watched | None, int, float]:
-        """The best of what these propose, as `_best`; they are asked where nothing of theirs is open."""
-        for member in members:
-            if not member.is_open and len(history) >= member.ask_at:
-                self._ask(member, history, n_max, n_vocab)
-        best, whole = self._best(members, n_max)
-        if again := [member for member in whole if member.n_open < n_max and member.asked_at < len(history)]:
-            for member in again:
-                self._close(member)  # it is right so far, and more of it is wanted
-                self._ask(member, history, n_max, n_vocab)
-            best, _ = self._best(members, n_max)
-        return best
-
-    def _best(self, members: list[Watched], n_max: int) -> tuple[tuple[Watched | None, int, float], list[Watched]]:
-        """The member whose proposal promises most, how much of it to draft, and by how much that beats plain.
-
-        And those of whose proposals all is worth drafting.
-        """
-        whole: list[Watched] = []
-        proposing = [member for member in members if member.is_open]
-        if proposing:
-            least = self.cost.least_slope(self._round.n_pending)
-            proposing = [m for m in proposing if m.record.chance(m.streak, m.match_length) > least]
-        if not proposing:
-            return (None, 0, 1.0), whole
-        drafts = [member.proposal[member.n_right : member.n_right + n_max] for member in proposing]
-        reached = [m.record.expected(m.streak, m.match_length, len(d)) for m, d in zip(proposing, drafts, strict=True)]
-        best, best_n, best_ratio = None, 0, 1.0
-        for member, own in zip(proposing, reconciled(drafts, reached), strict=True):
-            n, ratio = best_length(own, self.cost, self._round, gain=self.options.gain)
-            if n == member.n_open:
-                whole.append(member)
-            if n and ratio - 1.0 > _CLEARLY * (best_ratio - 1.0):
-                best, best_n, best_ratio = member, n, ratio
-        return (best, best_n, best_ratio), whole
-
-    def _costly_offer(
-        self, member: Watched, history: History, n_max: int, n_vocab: int, best: float
-    ) -> tuple[int, float]:
-        """The same, but asked only when that promises more than the best draft so far, or to probe."""
-        plain = self.cost.plain
-        token_s = member.token_s if self.options.measured else self.options.draft_token * plain
-        costs = replace(self._round, draft_token=token_s)
-        streak = member.streak if len(history) - member.seen <= 1 else 0
-        n, ratio = best_length(member.record.expected(streak, 0, n_max), self.cost, costs, gain=self.options.gain)
-        if n == 0 or ratio <= best:
-            if best > 1.0 or not self._may_probe(member, len(history)):
-                return 0, 1.0
-            n, ratio = min(n_max, _N_PROBE), math.inf
-        else:
-            member.probe_gap = 0
-        if member.is_open:
-            self._close(member)
-        self._ask(member, history, n, n_vocab)
-        return len(member.proposal), ratio
-
-    def _may_probe(self, member: Watched, n_history: int) -> bool:
-        """Whether it is time to see if a speculator with a bad record has become better; ever more rarely."""
-        first, every = member.probe_gap == 0, self.options.probe_every
-        if not first and n_history < member.probe_at:
-            return False
-        member.probe_gap = every if first else min(2 * member.probe_gap, _PROBES_RARER * every)
-        member.probe_at = n_history + member.probe_gap
-        self.counts.n_probes += not first
-        return not first
-
-    # ------------------------------------------------------------- parts
-    def _fall_silent(self, n_history: int, start: float) -> None:
-        """No draft; and none is thought about before somebody may be asked again and the time for it is earned."""
-        self.counts.n_silent += 1
-        self.decision = self._why_silent(n_history)
-        self._leader, quiet_until = None, 0
-        if not any(member.is_open or member.decodes for member in self._members):
-            quiet_until = min((member.ask_at for member in self._members), default=0)
-        if self.options.measured:
-            thought = (self._judged_s + perf_counter() - start) / self.cost.plain
-            quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, thought))
-            quiet_until = min([quiet_until, *(member.probe_at for member in self._members if member.decodes)])
-        self._quiet_until = quiet_until if quiet_until > n_history + 1 else 0
-
-    def _judge(self, history: History) -> None:
-        """Compare what is open with the history; what that decides is closed."""
-        start = perf_counter()
-        for member in self._members:
-            if member.is_open and member.compare(history):
-                self._close(member)
-        self._judged_s = perf_counter() - start
-
-    def _why_silent(self, n_history: int) -> Decision:
-        """Why there is no draft: what is proposed, or would have to be decoded first, does not pay; or nothing is."""
-        asked = False
-        for member in self._members:
-            asked_now = member.asked_at == n_history
-            if member.is_open or (member.decodes and not asked_now):
-                return _DOES_NOT_PAY
-            asked = asked or asked_now
-        return _NO_PROPOSAL if asked else _NOT_ASKED
-
-    def _ask(self, member: Watched, history: History, n_max: int, n_vocab: int) -> None:
-        self.counts.count_call(member.speculator.name, member.propose(history, n_max, n_vocab))
-        if not member.is_open:
-            self._ask_later(member, member.seen + 1)
-
-    def _close(self, member: Watched) -> None:
-        """Tell the speculator about a proposal that was decoded: about the tokens that were judged, and no others."""
-        n_right, n_judged = member.n_right, member.n_right + (member.streak == 0)
-        member.proposal, member.n_right = [], 0
-        if member.decoded:
-            checked_accept(member.speculator, n_judged, n_right, own=True)
-        else:
-            self.counts.n_watched += 1
-            self.counts.n_watched_right += n_right
-        if n_right:
-            member.n_useless = 0
-        else:
-            self._ask_later(member, member.seen)
-
-    def _ask_later(self, member: Watched, soonest: int) -> None:
-        """Spend no more than the overhead on asking those that have nothing of use to say, but get there slowly."""
-        member.n_useless += 1
-        n_more = member.n_useless - _N_USELESS
-        if self.options.measured and n_more >= 0:
-            calls_s = sum(one.call_s for one in self._cheap)
-            share = math.ceil(calls_s / (self.options.overhead * self.cost.plain))
-            member.ask_at = soonest + min(share, _ASK_AT_LEAST_EVERY, 2 << min(n_more, 10)) - 1

@@ -14,9 +14,10 @@ from typing import Any
 from pyspec import models
 from pyspec._core import Model
 from pyspec.budget import BudgetOptions, CostModel
+from pyspec.budgeted import BudgetedDrafting
 from pyspec.checkpoints import CheckpointOptions
 from pyspec.config import from_keywords
-from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.drafting import Drafting
 from pyspec.errors import InvalidValueError
 from pyspec.speculators import Chain, Grammar, Spec, Speculator, make, parse_options, register
 from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
@@ -155,6 +156,7 @@ class SpeculatorPool:
                 given if isinstance(given, Model) else Model(models.resolve(given), n_gpu_layers=self._n_gpu_layers),
                 target=self._target.vocab,
                 options=parse_options(DraftModelOptions, options) if options else self._options,
+                is_timed=self._budget is not None and self._budget.measured,
                 **self._settings,
             )
         return self._drafts[key]

@@ -1,7 +1,7 @@
 """One speculator as the budget sees it: its record, and what it proposed last.
 
 Owns the asking for a proposal and its judgement by what the target said, whether it was decoded or only watched. Leaves
-to `pyspec.drafting` who is asked and what is decoded.
+to `pyspec.budgeted` who is asked and what is decoded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from time import perf_counter
 
 from pyspec.acceptance import AcceptanceRecord
 from pyspec.budget import BudgetOptions
-from pyspec.speculators import History, Speculator, checked_draft, optional
+from pyspec.speculators import History, Speculator, checked_draft, optional, optional_seconds
 
 __all__ = ["Watched"]
 
@@ -24,12 +24,15 @@ class Watched:
     """One speculator with its record and what it proposed last.
 
     `call_s` is what a call takes, 0 when unknown: as it is between decodes, which leave nothing of it in the caches.
+    `n_draft_max` is what the speculator says of its longest draft, 0 when it does not.
     """
 
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
         self.speculator = speculator
         self.record = AcceptanceRecord(options)
         self.decodes = bool(optional(speculator, "decodes"))
+        self.n_draft_max = optional(speculator, "n_draft_max")
+        self._known_token_s = optional_seconds(speculator, "token_s")
         self.call_s = 0.0
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
         self.begin()
@@ -62,7 +65,7 @@ class Watched:
     @property
     def token_s(self) -> float:
         """Seconds for each drafted token, 0 when unknown."""
-        return min(self._tokens, default=0.0)
+        return min(self._tokens, default=self._known_token_s)
 
     def propose(self, history: History, n_max: int, n_vocab: int) -> float:
         """Ask for a new proposal; returns the seconds it took."""

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from pyspec.budget import BudgetOptions, CostModel
+from pyspec.budgeted import BudgetedDrafting
 from pyspec.decoder import Decoder, DecoderOptions, Request
-from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.drafting import Drafting
 from pyspec.rollback.protocol import Rollback
 from pyspec.sequence import SequenceMemory
 from pyspec.speculators import make

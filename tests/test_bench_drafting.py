@@ -35,7 +35,7 @@ from pyspec.bench.workloads import (
     summary,
     translation,
 )
-from pyspec.drafting import BudgetedDrafting
+from pyspec.budgeted import BudgetedDrafting
 from pyspec.errors import InvalidValueError, SamplerError, UnknownOptionError, VocabularyMissingError
 from pyspec.stats import Stats
 

@@ -13,7 +13,8 @@ import pytest
 
 from pyspec._core import Model
 from pyspec.budget import BudgetOptions, CostModel
-from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.budgeted import BudgetedDrafting
+from pyspec.drafting import Drafting
 from pyspec.errors import SpeculatorError, UnknownOptionError
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Chain, History, Scripted, Speculator, as_tokens
@@ -309,6 +310,8 @@ class Slow(Scripted):
     """As a draft model: its own time counts, so it is not asked in vain."""
 
     decodes = True
+    token_s: Any = 0.0
+    n_draft_max: Any = 0
 
 
 def slow(wrong: Callable[[int], bool]) -> Slow:
@@ -341,6 +344,41 @@ def test_a_costly_speculator_that_becomes_better_is_found_by_a_probe():
     assert world.n_accepted > 150
 
 
+@pytest.mark.parametrize(("token_s", "n_draft_max"), [(0.9, 3), (0.6, 1), (0.2, 0), (0.0, 0)])
+def test_a_costly_speculator_that_cannot_pay_even_if_always_right_is_never_asked(token_s: float, n_draft_max: int):
+    """With one more token at 0.5 decodes, a draft of one pays if it takes less than half a decode."""
+    script = slow(lambda i: False)
+    script.token_s, script.n_draft_max = token_s, n_draft_max
+    World(TEXT, script, slope=0.5, known=True).run()
+    assert bool(script.calls) == (token_s < 0.5)
+
+
+def test_no_more_is_promised_of_a_costly_speculator_than_its_longest_draft():
+    script = slow(lambda i: False)
+    script.token_s, script.n_draft_max = 0.01, 2
+    World(TEXT, script, slope=CHEAP, known=True).run()
+    assert len(script.calls) > 100
+    assert {n_max for _, n_max in script.calls} <= {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("token_s", -1.0, "token_s is -1.0"),
+        ("token_s", float("nan"), "token_s is nan"),
+        ("token_s", "x", "its token_s raised ValueError"),
+        ("n_draft_max", 2.5, "its n_draft_max raised TypeError"),
+        ("n_draft_max", -1, "n_draft_max is -1"),
+    ],
+)
+def test_what_a_costly_speculator_says_of_itself_wrongly_is_an_error_that_names_it(name: str, value: Any, said: str):
+    script = slow(lambda i: False)
+    setattr(script, name, value)
+    with pytest.raises(SpeculatorError, match=said) as error:
+        World(TEXT, script)
+    assert error.value.speculator == "slow"
+
+
 def test_a_costly_speculator_is_not_asked_beside_a_cheap_one_that_does_better():
     costly = slow(lambda i: False)
     World(TEXT, Chain([costly, truth(TEXT)], n_vocab=N_VOCAB), measured=False, draft_token=0.5).run()
@@ -370,7 +408,7 @@ def test_one_that_has_something_to_say_is_asked_every_time(monkeypatch: pytest.M
 def dear_thoughts(monkeypatch: pytest.MonkeyPatch):
     """Every look at the clock takes the drafting 0.02 s, where a plain decode of `World` takes 1 s."""
     ticks = iter(np.arange(0, 10_000, 0.02))
-    monkeypatch.setattr("pyspec.drafting.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("pyspec.budgeted.perf_counter", lambda: float(next(ticks)))
 
 
 @pytest.mark.usefixtures("dear_thoughts")

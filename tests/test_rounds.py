@@ -12,7 +12,8 @@ import pytest
 
 from pyspec import Completion, Llama
 from pyspec.budget import BudgetOptions, CostModel
-from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.budgeted import BudgetedDrafting
+from pyspec.drafting import Drafting
 from pyspec.rounds import REASONS, Decision, Origin, Reason, RoundRecord, Span, columns, origins, per_position, spans
 from pyspec.speculators import Chain, History, Scripted, as_tokens
 from pyspec.stats import Stats

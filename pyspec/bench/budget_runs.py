@@ -14,7 +14,7 @@ from pyspec.bench.drafting_options import DraftingBenchOptions
 from pyspec.bench.drafting_runs import DraftingRun, Target
 from pyspec.bench.machine import describe
 from pyspec.bench.workloads import Passage, passages
-from pyspec.drafting import BudgetedDrafting
+from pyspec.budgeted import BudgetedDrafting
 from pyspec.oracle import oracle
 from pyspec.width_costs import WIDTHS, measure_width_costs
 

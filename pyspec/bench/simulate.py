@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyspec.budget import BudgetOptions, CostModel
+from pyspec.budgeted import BudgetedDrafting
 from pyspec.decoder import DecoderOptions
-from pyspec.drafting import BudgetedDrafting, Drafting
+from pyspec.drafting import Drafting
 from pyspec.speculators import History, Speculator, Tokens
 
 __all__ = ["CURVES", "Simulated", "drafting_of", "oracle_seconds", "seconds_by_width", "simulate"]

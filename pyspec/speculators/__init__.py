@@ -14,6 +14,7 @@ from pyspec.speculators.checked import (
     checked_reseed,
     checked_set_state,
     optional,
+    optional_seconds,
 )
 from pyspec.speculators.edited_copy import EditedCopy, EditedCopyOptions
 from pyspec.speculators.grammar import Grammar
@@ -69,6 +70,7 @@ __all__ = [
     "make",
     "names",
     "optional",
+    "optional_seconds",
     "parse_options",
     "register",
 ]

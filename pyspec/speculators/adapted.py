@@ -14,7 +14,7 @@ from pyspec.speculators.protocol import check_kind
 __all__ = ["Adapted", "is_drafter"]
 
 
-_OPTIONAL = frozenset({"match_length", "decodes", "draws", "laws", "reseed"})
+_OPTIONAL = frozenset({"match_length", "decodes", "n_draft_max", "token_s", "draws", "laws", "reseed"})
 
 
 def is_drafter(object_: object) -> bool:
@@ -46,7 +46,7 @@ class Adapted:
         return int(getattr(self.drafter, "nbytes", 0))
 
     def __getattr__(self, name: str) -> Any:
-        """`match_length`, `decodes`, `draws`, `laws` and `reseed` are the object's, if it has them."""
+        """What else is optional (`_OPTIONAL`) is the object's, if it has it."""
         if name in _OPTIONAL:
             return getattr(self.drafter, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -27,6 +27,7 @@ __all__ = [
     "checked_reseed",
     "checked_set_state",
     "optional",
+    "optional_seconds",
 ]
 
 _ONLY_INT = {int}
@@ -162,6 +163,22 @@ def optional(speculator: Speculator, name: str) -> int:
             speculator=speculator.name, reason=f"its {name} is {value!r}, not a whole number from 0 on"
         )
     return number
+
+
+def optional_seconds(speculator: Speculator, name: str) -> float:
+    """An attribute in seconds that a speculator may have: `token_s`; 0.0 where it has none.
+
+    Raises:
+        SpeculatorError: reading it raised, or it is no number from 0 on.
+    """
+    try:
+        value = getattr(speculator, name, 0.0)
+        seconds = float(value)
+    except Exception as error:
+        raise _failed(speculator, f"its {name}", error) from error
+    if not 0.0 <= seconds < float("inf"):
+        raise SpeculatorError(speculator=speculator.name, reason=f"its {name} is {value!r}, not seconds from 0 on")
+    return seconds
 
 
 def checked_laws(speculator: Speculator, draft: list[int], start: int) -> list[Law]:

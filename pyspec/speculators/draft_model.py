@@ -76,8 +76,10 @@ class DraftModel:
         rollback: strategy of the draft model's memory, chosen by itself and not by the target's.
         context: options of the draft context (threads, batch sizes, offload), as `pyspec._core.Context` has them.
         checkpoints: how many context checkpoints are kept where the draft model's memory cannot be cut back.
+        is_timed: measure what a drafted token takes, at first use of the model file; the budget's prior.
 
     Attributes:
+        token_s: seconds of a drafted token, 0.0 where that was not measured.
         n_ingested: tokens of histories decoded so far, those of drafts not counted.
 
     Raises:
@@ -99,6 +101,7 @@ class DraftModel:
         checkpoint_budget_bytes: int = 0,
         context: dict[str, Any] | None = None,
         checkpoints: CheckpointOptions | None = None,
+        is_timed: bool = False,
     ) -> None:
         differences = target.differences(model.vocab)
         if differences:
@@ -115,7 +118,9 @@ class DraftModel:
             options=dict(context or {}) | {"n_ctx": n_ctx},
             rollback=rollback,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
+            width_max=2 if is_timed else 0,
         )
+        self.token_s = assembly.width_costs.get(1, 0.0)
         self.context, self.capabilities, self.memory = assembly.context, assembly.capabilities, assembly.memory
         self.rollback_reason = assembly.reason
         self.checkpoints = Checkpoints(self.memory, self.capabilities, checkpoints)
@@ -134,6 +139,11 @@ class DraftModel:
     def nbytes(self) -> int:
         """Bytes of the record of tokens and of all saved states; the model's and context's own are llama.cpp's."""
         return self._held.nbytes + self.capabilities.state_bytes + self.checkpoints.nbytes
+
+    @property
+    def n_draft_max(self) -> int:
+        """The most tokens of a draft."""
+        return self.options.n_max
 
     @property
     def draws(self) -> bool:

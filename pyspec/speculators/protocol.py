@@ -29,8 +29,11 @@ class Speculator(Protocol):
     were verified, `accept`. One instance serves one sequence at a time and is not shared by threads.
 
     More is optional. `match_length`, how many tokens of the history the last draft's source agreed with (0 or missing:
-    unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget. Where tokens are
-    drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, `reseed(seed)`, called before `begin`.
+    unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget; so do, of the latter,
+    `n_draft_max`, the most tokens of a draft, and `token_s`, the seconds of each (0 or missing: unknown).
+
+    Where tokens are drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, `reseed(seed)`, called
+    before `begin`.
     """
 
     @property

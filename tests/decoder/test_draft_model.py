@@ -30,7 +30,7 @@ CASES = [(name, strategy) for name, able in ABLE.items() for strategy in able if
 RECURRENT_CASES = [c for c in CASES if c[0] in ("mamba2", "qwen35", "lfm2", "jamba")]
 
 
-def draft_of(subject: Subject, rollback: str = "auto", **options: Any) -> DraftModel:
+def draft_of(subject: Subject, rollback: str = "auto", *, is_timed: bool = False, **options: Any) -> DraftModel:
     """The subject's own model as its draft model."""
     return DraftModel(
         subject.model,
@@ -38,6 +38,7 @@ def draft_of(subject: Subject, rollback: str = "auto", **options: Any) -> DraftM
         options=DraftModelOptions(**({"n_max": 4} | options)),
         n_ctx=512,
         rollback=rollback,
+        is_timed=is_timed,
         context={"n_threads": 1, "n_threads_batch": 1, "flash_attn": flash_attention_of(subject.model, rollback)},
     )
 
@@ -139,6 +140,25 @@ def test_a_draft_shorter_than_n_min_is_dropped(arch_subject: Callable[[str], Sub
     draft = draft_of(subject, n_max=7, n_min=5)
     assert draft.draft(History(subject.prompt), 4) == []
     assert len(draft.draft(History(subject.prompt), 5)) == 5
+
+
+@pytest.mark.parametrize("subject_name", ["llama", "mamba2"])
+def test_to_be_timed_changes_no_draft(subject: Subject):
+    plain, timed = draft_of(subject), draft_of(subject, is_timed=True)
+    assert plain.token_s == 0.0
+    history = History(subject.prompt)
+    for _ in range(3):
+        draft = timed.draft(history, 4)
+        assert draft == plain.draft(history, 4) != []
+        history.extend(draft[:2])
+
+
+def test_what_a_drafted_token_takes_is_that_of_a_decode_of_one(
+    arch_subject: Callable[[str], Subject], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pyspec.assembly.cached_width_costs", lambda context, **_: {1: 0.25, 2: 0.5})
+    draft = draft_of(arch_subject("llama"), is_timed=True, n_max=5)
+    assert (draft.token_s, draft.n_draft_max) == (0.25, 5)
 
 
 @pytest.mark.parametrize("p_min", [0.0, 0.05, 0.1, 0.2, 0.5, 1.0])
