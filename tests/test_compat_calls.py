@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyspec import compat
@@ -248,3 +249,25 @@ def test_what_means_nothing_alone_is_refused(old: compat.Llama, given: dict[str,
 def test_a_path_that_is_none_is_refused_by_its_name(path: Any):
     with pytest.raises(InvalidValueError, match=r"^model_path="):
         compat.Llama(path)
+
+
+@pytest.mark.parametrize("name", ["tfs_z", "logits_processor", "stopping_criteria", "echo", "seed", "stop"])
+def test_an_array_where_none_is_wanted_is_refused_by_its_name(old: compat.Llama, name: str):
+    with pytest.raises((InvalidValueError, UnsupportedError), match=name):
+        old.create_completion("def", max_tokens=1, **{name: np.array([0.5, 1.5])})
+
+
+@pytest.mark.parametrize("name", ["embedding", "pooling_type", "n_threads", "seed", "vocab_only"])
+@pytest.mark.parametrize("value", [np.array([1, 2]), []], ids=["array", "list"])
+def test_so_is_one_given_to_the_constructor(tiny_target_path: Path, name: str, value: Any):
+    with pytest.raises((InvalidValueError, UnsupportedError), match=name):
+        compat.Llama(str(tiny_target_path), n_ctx=256, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["numa", "verbose_typo"])
+def test_what_means_nothing_takes_an_array_and_what_is_unknown_takes_nothing(tiny_target_path: Path, name: str):
+    if name == "numa":
+        compat.Llama(str(tiny_target_path), n_ctx=256, numa=np.array([1, 2])).close()
+        return
+    with pytest.raises(UnknownOptionError, match=name):
+        compat.Llama(str(tiny_target_path), n_ctx=256, **{name: np.array([1, 2])})

@@ -64,6 +64,16 @@ def with_header(raw: bytes, change: Callable[[dict[str, Any]], object]) -> bytes
 # ------------------------------------------------------------------ writing
 
 
+def test_a_place_that_cannot_be_written_to_is_named(llm: Llama, tmp_path: Path):
+    session = Session(llm)
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)) as error:
+        session.save(tmp_path)
+    assert error.value.filename == str(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        session.save(tmp_path / "nowhere" / "talk.session")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("call", ["os.fsync", "os.replace"])
 def test_a_writer_that_is_killed_leaves_the_old_file(saved: Path, tiny_target_path: Path, call: str):
     old = saved.read_bytes()

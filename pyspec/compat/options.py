@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from os import PathLike
@@ -101,7 +101,7 @@ def constructor(given: Mapping[str, Any]) -> dict[str, Any]:
     context: dict[str, Any] = {}
     for name, value in given.items():
         if name in _MEANINGLESS:
-            if value not in (False, None):
+            if not _is_one_of(value, (False, None)):
                 _log.info("%s=%r has no meaning in pyspec and is ignored", name, value)
         elif name in _REFUSED:
             _refuse(name, value)
@@ -119,7 +119,7 @@ def constructor(given: Mapping[str, Any]) -> dict[str, Any]:
         else:
             known = _OWN | _MEANINGLESS | _MODEL | _CONTEXT | set(_REFUSED) | set(_NUMBERED) | _SPECIAL
             raise UnknownOptionError(name=name, known=known)
-    own["n_threads"] = own.get("n_threads") or 0
+    own["n_threads"] = 0 if own.get("n_threads") is None else own["n_threads"]
     own["seed"] = as_seed(own.get("seed"))
     return own | {"model": model or None, "context": context or None}
 
@@ -129,7 +129,7 @@ _SPECIAL = frozenset(["model_path", "chat_format", "chat_template", "last_n_toke
 
 def _refuse(name: str, value: Any) -> None:
     defaults, way_out = _REFUSED[name]
-    if value not in defaults:
+    if not _is_one_of(value, defaults):
         raise UnsupportedError(what=f"{name}={value!r}", why="pyspec has nothing of the kind", way_out=way_out)
 
 
@@ -153,7 +153,17 @@ def _drafts(value: Any) -> dict[str, Any]:
 
 def as_seed(seed: int | None) -> int | None:
     """None for llama.cpp's numbers that mean a random seed."""
-    return None if seed in (-1, 2**32 - 1) else seed
+    return None if _is_one_of(seed, (-1, 2**32 - 1)) else seed
+
+
+def _is_one_of(value: Any, known: Iterable[Any]) -> bool:
+    """Whether a value of any kind, an array too, is one of those that are `known`."""
+    return value in known if value is None or isinstance(value, (Real, str)) else False
+
+
+def _is_given(value: Any) -> bool:
+    """Whether there is anything in a value of any kind."""
+    return value is not None and not (isinstance(value, (str, list, tuple)) and not value)
 
 
 _SAMPLING = frozenset(
@@ -188,13 +198,13 @@ def sampling(given: Mapping[str, Any], method: Callable[..., Any]) -> dict[str, 
         InvalidValueError: a bias that is none, or no number of tokens.
     """
     for name in ("logits_processor", "stopping_criteria"):
-        if given.get(name):
+        if _is_given(given.get(name)):
             raise UnsupportedError(
                 what=name,
                 why="tokens are chosen inside llama.cpp",
                 way_out="use logit_bias, grammar or stop, or close the stream when it is enough",
             )
-    if given["tfs_z"] not in (None, 1.0):
+    if not _is_one_of(given["tfs_z"], (None, 1.0)):
         raise UnsupportedError(what="tfs_z", why="llama.cpp has no tail-free sampling any more", way_out="use min_p")
     defaults = inspect.signature(method).parameters
     options = {name: defaults[name].default if given[name] is None else given[name] for name in _SAMPLING}
@@ -207,7 +217,11 @@ def sampling(given: Mapping[str, Any], method: Callable[..., Any]) -> dict[str, 
     options |= {} if seed is None else {"seed": seed}
     limit = as_max_tokens(given["max_tokens"])
     bias = _bias(given["logit_bias"])
-    return options | {"stop": given["stop"] or None, "max_tokens": limit or None, "logit_bias": bias}
+    return options | {
+        "stop": given["stop"] if _is_given(given["stop"]) else None,
+        "max_tokens": limit or None,
+        "logit_bias": bias,
+    }
 
 
 def _clamped(value: Any, low: float, high: float) -> Any:
@@ -232,6 +246,8 @@ def _bias(bias: Any) -> Mapping[int, Any]:
 def completion_options(logprobs: Any, echo: Any) -> dict[str, Any]:
     """`logprobs` of a text completion is how many of the likeliest; True for one."""
     logprobs = (int(logprobs) or None) if isinstance(logprobs, bool) else logprobs
+    if echo is not None and not isinstance(echo, int):
+        raise InvalidValueError(name="echo", value=echo, allowed="True or False")
     return {"logprobs": logprobs, "echo": bool(echo)}
 
 

@@ -89,6 +89,8 @@ def _write(chunks: list[bytes], target: Path) -> int:
     """Chunks and their digest, beside the target first and then in its place."""
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     digest, n_bytes = hashlib.sha256(), 0
     try:
