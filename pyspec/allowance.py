@@ -1,12 +1,13 @@
-"""How much time may go into thinking about drafts that are not decoded after all.
+"""How much time may go into thinking about drafts.
 
-Owns one account: plain tokens earn a small share of their time, drafts that paid what they gained; a round without a
-draft takes from it what it spent. Values in, values out; `pyspec.budgeted` knows what was spent.
+Owns one account: tokens earn a small share of their time, drafts what they saved, and thinking about drafts is paid
+from it. Values in, values out; `pyspec.budgeted` knows what was saved and spent.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 
 __all__ = ["Allowance"]
 
@@ -17,9 +18,10 @@ _MOST = 8.0
 """What can be saved up, for the rounds without a draft between two that gain."""
 
 _LONGEST_REST = 128
-_FADE = 0.25
+
+_N_THOUGHTS = 32
 _OUTLIER = 2.0
-"""A round that took more than so many times what they take met a busy machine, not a longer thought."""
+"""What took more than so many times the longest of the last thoughts met a busy machine, and was no longer thought."""
 
 
 class Allowance:
@@ -31,29 +33,41 @@ class Allowance:
 
     def __init__(self, share: float) -> None:
         self._share = share
-        self._usual = 0.0  # what a round spends
+        self._thoughts: deque[float] = deque(maxlen=_N_THOUGHTS)
         self.begin()
 
     def begin(self) -> None:
-        """A generation starts. Its first round is free: it reads the prompt, which no rest would save."""
+        """A generation starts. The first thought is free: it reads the prompt, which no rest would save."""
         self._balance = _AT_FIRST * self._share
         self._paid_at: int | None = None
 
-    def gain(self, decodes: float) -> None:
-        """A draft, thinking about it included, saved so much against plain decoding.
+    def gain(self, n_history: int, saved: float, thought: float) -> None:
+        """A round with a draft saved so much against plain decoding, and thinking about it took `thought`.
 
-        Less than nothing is a loss: it takes what was saved up, but is no reason to rest, which saves no drafts.
+        A loss takes what was saved up, but is no reason to rest, which would save no draft.
+
+        Args:
+            n_history: tokens before the round.
+            saved: decodes, less than 0 where it was slower.
+            thought: decodes.
         """
-        at_least = min(self._balance, 0.0)
-        self._balance = min(max(self._balance + decodes, at_least), _MOST)
+        net = saved - self._believed(n_history, thought)
+        self._balance = min(max(self._balance + net, min(self._balance, 0.0)), _MOST)
 
-    def spend(self, n_history: int, decodes: float) -> int:
-        """A round without a draft, at a history of `n_history` tokens, took so much; returns for how many to rest."""
-        paid_at, self._paid_at = self._paid_at, n_history
-        if paid_at is None:
-            return 0
-        spent = min(decodes, _OUTLIER * self._usual) if self._usual else decodes
-        self._usual += _FADE * (spent - self._usual) if self._usual else spent
-        balance = min(self._balance + self._share * (n_history - paid_at), _MOST) - spent
+    def spend(self, n_history: int, thought: float) -> int:
+        """Thinking without a draft, at a history of `n_history` tokens, took so much; for how many tokens to rest."""
+        believed = self._believed(n_history, thought)
+        balance = self._balance - believed
         self._balance = max(balance, -_LONGEST_REST * self._share)
         return math.ceil(-self._balance / self._share) if balance < 0.0 else 0
+
+    def _believed(self, n_history: int, thought: float) -> float:
+        """What of a thought is to be paid, after earning what the tokens before it bring."""
+        paid_at, self._paid_at = self._paid_at, n_history
+        if paid_at is None:
+            return 0.0
+        self._balance = min(self._balance + self._share * (n_history - paid_at), _MOST)
+        longest = max(self._thoughts, default=0.0)
+        believed = min(thought, _OUTLIER * longest if longest else max(self._balance, 0.0))
+        self._thoughts.append(believed)
+        return believed

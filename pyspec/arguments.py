@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from os import PathLike
 from typing import Any
 
@@ -255,7 +256,7 @@ def as_budget(budget: object, n_draft: int | None) -> BudgetOptions | None:
         return budget
     if budget is None:
         budget = "measured" if n_draft is None else "off"
-    if budget not in BUDGETS:
+    if not is_one_of(budget, BUDGETS):
         raise InvalidValueError(name="budget", value=budget, allowed=f"one of {', '.join(BUDGETS)}, or BudgetOptions")
     if budget == "measured":
         return BudgetOptions(slope=SLOPE_DEVICE if has_device() else SLOPE_CPU)
@@ -266,7 +267,12 @@ def drafts(spec: object) -> bool:
     """Whether `spec` names anything that drafts."""
     if isinstance(spec, (list, tuple)):
         return any(map(drafts, spec))
-    return spec is not None and spec != "none"
+    return spec is not None and not is_one_of(spec, ("none",))
+
+
+def is_one_of(value: object, known: Iterable[object]) -> bool:
+    """Whether a value of any kind, an array too, is one of the plain ones that are `known`."""
+    return (value is None or isinstance(value, (Real, np.bool_, str))) and value in known
 
 
 def as_max_tokens(max_tokens: int | None) -> int | None:

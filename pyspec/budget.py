@@ -85,7 +85,7 @@ class CostModel:
     Args:
         options: `slope` is the start where no ratios are given; without `measured` nothing is learned, and ratios,
             which were measured too, do not count.
-        ratios: cost of a decode by width, 1 and others, in any unit; None or empty where none were measured.
+        ratios: seconds of a decode by width, 1 and others; None or empty where none were measured.
     """
 
     N_SAMPLES = 8
@@ -106,7 +106,9 @@ class CostModel:
         self._slopes = 0.0, 0.0  # behind one pending token, behind more
         self._shaped = options.measured and bool(ratios)
         self._prior: NDArray[np.float64] = 1.0 + options.slope * np.arange(-1, self.n_widths, dtype=np.float64)
+        self._scale: float | None = None  # seconds of a plain decode as it was measured before
         if ratios and self._shaped:
+            self._scale = ratios[1]
             self._prior = self._through({width: max(1.0, cost / ratios[1]) for width, cost in ratios.items()})
 
     def observe(self, width: int, seconds: float) -> None:
@@ -155,11 +157,10 @@ class CostModel:
             self._slopes_of = curve
         return self._slopes[n_pending > 1]
 
-    def added(self, n_pending: int, n_drafted: int) -> float:
-        """What a draft adds to the decode of so many pending tokens, in plain decodes."""
-        costs = self.costs()
-        last = len(costs) - 1
-        return (costs[min(n_pending + n_drafted, last)] - costs[min(n_pending, last)]) / costs[1]
+    @property
+    def is_known(self) -> bool:
+        """Whether the costs are seconds, measured before or seen; otherwise they are decodes of one token."""
+        return self._scale is not None or bool(self._known)
 
     def costs(self) -> list[float]:
         """The curve as a list."""
@@ -179,7 +180,7 @@ class CostModel:
     def _fit(self) -> NDArray[np.float64]:
         known, prior = self._known, self._prior
         if not known:
-            return prior
+            return prior if self._scale is None else prior * self._scale
         knots = sorted(known)
         if len(knots) == 1:
             scaled: NDArray[np.float64] = prior * (known[knots[0]] / prior[knots[0]])
@@ -234,6 +235,16 @@ class RoundCosts:
     rollback: float = 0.0
     keeps_accepted: bool = False
     draft_token: float = 0.0
+
+    def saved(self, cost: CostModel, n_drafted: int, n_accepted: int) -> float:
+        """What a round with a draft saved against plain decoding, in plain decodes; thinking about it not included."""
+        curve, n_pending = cost.costs(), self.n_pending
+        last = len(curve) - 1
+        seconds = curve[min(n_pending + n_drafted, last)] - curve[min(n_pending, last)]
+        if n_accepted < n_drafted:
+            rides = 0 if self.keeps_accepted else n_pending + n_accepted
+            seconds += self.rollback + seconds / n_drafted * rides
+        return n_accepted - seconds / curve[1]
 
 
 def best_length(

@@ -70,6 +70,7 @@ class BudgetedDrafting(Drafting):
         self.drafted, self.laws = [], []
         self._chosen = self._leader = None
         self._quiet_until = 0
+        self._judged_s = self._thought_s = 0.0
         self._allowance.begin()
         for member in self._members:
             member.begin()
@@ -123,6 +124,8 @@ class BudgetedDrafting(Drafting):
         self.n_rounds += 1
         chosen, self._chosen = self._chosen, None
         if not n_drafted:
+            if chosen is not None and not chosen.n_right:
+                chosen.decoded = False  # it could not be saved for
             if not self._quiet_until:
                 self._judge(history)
             return
@@ -132,8 +135,9 @@ class BudgetedDrafting(Drafting):
         self._judge(history)
         is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
         self._leader = chosen if is_sure else None
-        spent = self.cost.added(self._round.n_pending, n_drafted) + self._thought_s / self.cost.plain
-        self._allowance.gain(n_accepted - spent)
+        if self._is_timed:
+            saved = self._round.saved(self.cost, n_drafted, n_accepted)
+            self._allowance.gain(len(history) - n_accepted - 1, saved, self._thought_s / self.cost.plain)
 
     def get_state(self) -> dict[str, Any]:
         """As `Drafting.get_state`, with the records of acceptance; costs are this machine's and are measured anew."""
@@ -191,15 +195,18 @@ class BudgetedDrafting(Drafting):
         self, member: Watched, history: History, n_max: int, n_vocab: int, best: float
     ) -> tuple[int, float]:
         """The same, but asked only when that promises more than the best draft so far, or to probe."""
+        measured = self.options.measured
+        if len(history) < member.ask_at or measured != self._is_timed:
+            return 0, 1.0
         n_max = min(n_max, member.n_draft_max or n_max)
-        token_s = member.token_s if self.options.measured else self.options.draft_token * self.cost.plain
+        token_s = member.token_s if measured else self.options.draft_token * self.cost.plain
         costs = replace(self._round, draft_token=token_s)
         streak = member.streak if len(history) - member.seen <= 1 else 0
         n, ratio = best_length(member.record.expected(streak, 0, n_max), self.cost, costs, gain=self.options.gain)
         if n == 0 or ratio <= best:
             if best > 1.0 or not self._may_probe(member, len(history), n_max, costs):
                 return 0, 1.0
-            n, ratio = min(n_max, _N_PROBE), math.inf
+            n, ratio = min(n_max, max(_N_PROBE, member.n_draft_min)), math.inf
         else:
             member.probe_gap = 0
         if member.is_open:
@@ -215,12 +222,11 @@ class BudgetedDrafting(Drafting):
         first, every = member.probe_gap == 0, self.options.probe_every
         if not first and n_history < member.probe_at:
             return False
-        member.probe_gap = every if first else min(2 * member.probe_gap, _PROBES_RARER * every)
+        can_pay = best_length([1.0] * n_max, self.cost, costs, gain=self.options.gain)[0] > 0
+        member.probe_gap = min(2 * member.probe_gap, _PROBES_RARER * every) if can_pay and not first else every
         member.probe_at = n_history + member.probe_gap
-        if first or not best_length([1.0] * n_max, self.cost, costs, gain=self.options.gain)[0]:
-            return False
-        self.counts.n_probes += 1
-        return True
+        self.counts.n_probes += can_pay and not first
+        return can_pay and not first
 
     # ------------------------------------------------------------- parts
     def _fall_silent(self, n_history: int, start: float) -> None:
@@ -230,11 +236,18 @@ class BudgetedDrafting(Drafting):
         self._leader, quiet_until = None, 0
         if not any(member.is_open or member.decodes for member in self._members):
             quiet_until = min((member.ask_at for member in self._members), default=0)
-        if self.options.measured:
+        if self._is_timed:
             thought = (self._judged_s + perf_counter() - start) / self.cost.plain
             quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, thought))
-            quiet_until = min([quiet_until, *(member.probe_at for member in self._members if member.decodes)])
+            costly = self._members[len(self._cheap) :]
+            soon = [max(one.ask_at, one.probe_at if one.probe_gap else 0) for one in costly]
+            quiet_until = min([quiet_until, *(at for at in soon if at > n_history)])
         self._quiet_until = quiet_until if quiet_until > n_history + 1 else 0
+
+    @property
+    def _is_timed(self) -> bool:
+        """Whether seconds are measured, and it is known what a decode takes."""
+        return self.options.measured and self.cost.is_known
 
     def _judge(self, history: History) -> None:
         """Compare what is open with the history; what that decides is closed."""
@@ -258,6 +271,8 @@ class BudgetedDrafting(Drafting):
         self.counts.count_call(member.speculator.name, member.propose(history, n_max, n_vocab))
         if not member.is_open:
             self._ask_later(member, member.seen + 1)
+        elif member.decodes:
+            member.n_useless = 0
 
     def _close(self, member: Watched) -> None:
         """Tell the speculator about a proposal that was decoded: about the tokens that were judged, and no others."""
@@ -270,7 +285,7 @@ class BudgetedDrafting(Drafting):
             self.counts.n_watched_right += n_right
         if n_right:
             member.n_useless = 0
-        else:
+        elif not member.decodes:  # of the others the record decides
             self._ask_later(member, member.seen)
 
     def _ask_later(self, member: Watched, soonest: int) -> None:
@@ -278,6 +293,6 @@ class BudgetedDrafting(Drafting):
         member.n_useless += 1
         n_more = member.n_useless - _N_USELESS
         if self.options.measured and n_more >= 0:
-            calls_s = sum(one.call_s for one in self._cheap)
+            calls_s = member.call_s if member.decodes else sum(one.call_s for one in self._cheap)
             share = math.ceil(calls_s / (self.options.overhead * self.cost.plain))
             member.ask_at = soonest + min(share, _ASK_AT_LEAST_EVERY, 2 << min(n_more, 10)) - 1

@@ -46,7 +46,7 @@ REASONS: dict[Reason, str] = {
     "forced commit": "too many decided tokens were pending, so they were committed without a draft",
     "no room": "one token is left to generate, or to decode at once",
     "no proposal": "no speculator had a draft",
-    "not asked": "speculators that had nothing of use to say are asked only now and then",
+    "not asked": "who had nothing of use to say is asked only now and then, and thinking about drafts is rationed",
     "does not pay": "no length of any draft promised more tokens a second than plain decoding",
     "probe": "a short draft of a speculator with a bad record, to see whether it has become better",
     "drafted": "the draft, or its first tokens, promised the most tokens a second, or drafts are not weighed",

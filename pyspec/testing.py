@@ -23,6 +23,7 @@ from pyspec.speculators import (
     checked_reseed,
     make,
     optional,
+    optional_seconds,
 )
 
 __all__ = ["Scripted", "SpeculatorContract", "check_speculator"]
@@ -56,8 +57,9 @@ class SpeculatorContract:
         assert isinstance(speculator, Speculator)
         assert speculator.name, "name is empty"
         assert speculator.nbytes >= 0, f"nbytes is {speculator.nbytes}"
-        for name in ("match_length", "decodes", "draws"):
+        for name in ("match_length", "decodes", "draws", "n_draft_max", "n_draft_min"):
             optional(speculator, name)
+        optional_seconds(speculator, "token_s")
 
     def test_drafts_keep_to_n_max_and_to_the_vocabulary(self) -> None:
         """Over generations of changing text, with drafts kept, cut and rejected."""

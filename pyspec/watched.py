@@ -24,7 +24,7 @@ class Watched:
     """One speculator with its record and what it proposed last.
 
     `call_s` is what a call takes, 0 when unknown: as it is between decodes, which leave nothing of it in the caches.
-    `n_draft_max` is what the speculator says of its longest draft, 0 when it does not.
+    `n_draft_max` and `n_draft_min` are what the speculator says of its drafts, 0 when it does not.
     """
 
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
@@ -32,6 +32,7 @@ class Watched:
         self.record = AcceptanceRecord(options)
         self.decodes = bool(optional(speculator, "decodes"))
         self.n_draft_max = optional(speculator, "n_draft_max")
+        self.n_draft_min = optional(speculator, "n_draft_min")
         self._known_token_s = optional_seconds(speculator, "token_s")
         self.call_s = 0.0
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
@@ -51,6 +52,7 @@ class Watched:
         self.probe_at = 0
         self.decoded = False
         self._n_calls = 0
+        self._n_proposed = 0  # at the last call
 
     @property
     def is_open(self) -> bool:
@@ -72,14 +74,16 @@ class Watched:
         start = perf_counter()
         if len(history) - self.seen > 1:  # one token, the bonus, it could not know
             self.streak = 0
+        n_new = len(history) - self.asked_at if self.asked_at >= 0 else len(history)
         proposal = checked_draft(self.speculator, history, n_max, n_vocab)
         spent = perf_counter() - start
         self._n_calls += 1
         if self._n_calls > 1:  # the first one reads the prompt
             usual = self.call_s
             self.call_s = usual + _FADE * (min(spent, _OUTLIER * usual) - usual) if usual else spent
-            if proposal:
+            if proposal and n_new <= self._n_proposed + 1:  # with more to read, the time is not that of its tokens
                 self._tokens.append(spent / len(proposal))
+        self._n_proposed = len(proposal)
         self.proposal, self.n_right, self.decoded = proposal, 0, False
         self.match_length = optional(self.speculator, "match_length")
         self.seen = self.asked_at = len(history)

@@ -1,18 +1,22 @@
-"""The account of time for drafts that nobody decodes: what plain tokens earn, what drafts gain, and when to rest."""
+"""The account of time for thinking about drafts: what tokens earn, what drafts gain, and when to rest."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, cycle, repeat
 
 import pytest
 
 from pyspec.allowance import Allowance
 
 
-def spend_through(account: Allowance, n_tokens: int, decodes: float, *, start: int = 0) -> list[int]:
-    """Spend so much at every token where there is no rest; returns at which."""
+def spend_through(account: Allowance, n_tokens: int, thoughts: float | Iterable[float], *, start: int = 0) -> list[int]:
+    """Think at every token where there is no rest; returns at which."""
     at, places = start, []
+    each = iter(repeat(thoughts) if isinstance(thoughts, float) else thoughts)
     while at < start + n_tokens:
         places.append(at)
-        at += max(1, account.spend(at, decodes))
+        at += max(1, account.spend(at, next(each)))
     return places
 
 
@@ -27,11 +31,20 @@ def test_in_the_long_run_no_more_than_the_share_is_spent(share: float, decodes: 
         assert spent >= 0.7 * at_most * n_tokens, "rests are whole tokens, but no longer than they must be"
 
 
+@pytest.mark.parametrize(
+    "pattern", [[0.001] * 9 + [0.1], [0.004] * 15 + [0.12], [0.01] * 19 + [0.3], [0.3, 0.01]], ids=str
+)
+def test_so_it_is_where_light_and_heavy_thoughts_take_turns(pattern: list[float]):
+    n_tokens, share = 200_000, 0.005
+    n_thoughts = len(spend_through(Allowance(share), n_tokens, cycle(pattern)))
+    assert sum(pattern) / len(pattern) * n_thoughts <= 1.1 * share * n_tokens
+
+
 def test_what_costs_less_than_the_share_is_done_at_every_token():
     assert spend_through(Allowance(0.01), 500, 0.009) == list(range(500))
 
 
-def test_the_first_round_of_a_generation_is_free():
+def test_the_first_thought_of_a_generation_is_free():
     account = Allowance(0.01)
     for _ in range(2):
         assert account.spend(100, 50.0) == 0, "it reads the prompt"
@@ -39,51 +52,62 @@ def test_the_first_round_of_a_generation_is_free():
         account.begin()
 
 
+def test_it_is_so_where_it_drafts():
+    account = Allowance(0.01)
+    account.gain(100, 0.5, 50.0)
+    assert spend_through(account, 10, 0.05, start=101) == list(range(101, 111))
+
+
 def test_what_drafts_gained_pays_for_going_on():
     account = Allowance(0.01)
     spend_through(account, 1000, 0.05)
-    account.gain(3.0)
+    account.gain(1000, 3.0, 0.0)
     places = spend_through(account, 200, 0.05, start=1000)
     assert places[:70] == list(range(1000, 1070)), "three decodes"
     assert places[-1] - places[-2] == 5, "until that is spent"
 
 
+def test_thinking_about_a_draft_is_paid_from_what_it_gained():
+    account = Allowance(0.01)
+    spend_through(account, 1000, 0.2)
+    account.gain(1010, 0.2, 0.2)
+    assert account.spend(1011, 0.2) > 10, "nothing was left of it"
+
+
 def test_not_everything_is_saved_up():
     account = Allowance(0.01)
-    for _ in range(50):
-        account.gain(100.0)
-    places = spend_through(account, 1000, 0.05)
-    n_at_once = next(i for i, at in enumerate(places) if at > i)
+    for at in range(50):
+        account.gain(at, 100.0, 0.0)
+    places = spend_through(account, 1000, 0.05, start=50)
+    n_at_once = next(i for i, at in enumerate(places) if at > 50 + i)
     assert 160 <= n_at_once <= 220, "eight decodes are the most"
 
 
-def test_a_loss_takes_what_was_saved_up_and_is_no_reason_to_rest():
+def test_a_loss_takes_what_was_saved_up():
     account = Allowance(0.01)
-    account.gain(5.0)
-    account.gain(-100.0)
-    places = spend_through(account, 100, 0.05)
-    assert places[2] - places[1] == 4, "0.05 spent, 0.01 earned, nothing left"
-    assert places[-1] - places[-2] == 5
-
-    in_debt = Allowance(0.01)
-    in_debt.spend(0, 0.0)
-    rest = in_debt.spend(1, 1.0)
-    in_debt.gain(-100.0)
-    assert in_debt.spend(2 + rest, 0.001) == 0, "the rest paid for what was spent, the loss came not on top"
+    account.gain(0, 5.0, 0.0)
+    account.gain(1, -100.0, 0.0)
+    places = spend_through(account, 100, 0.05, start=2)
+    assert places[3] - places[2] >= 4, "0.05 spent, 0.01 earned, nothing left"
 
 
-def test_a_busy_moment_brings_no_long_silence():
+def test_a_loss_is_no_reason_to_rest():
     account = Allowance(0.01)
-    places = spend_through(account, 1000, 0.02)
-    at = places[-1] + 10
+    spend_through(account, 1000, 0.05)
+    account.gain(1010, -100.0, 0.0)
+    assert account.spend(1011, 0.001) == 0
+
+
+@pytest.mark.parametrize("n_before", [1, 2, 1000])
+def test_a_busy_moment_brings_no_long_silence(n_before: int):
+    account = Allowance(0.01)
+    at = spend_through(account, n_before, 0.02)[-1] + 10
     assert account.spend(at, 100.0) <= 4, "no more than twice what is usual is believed"
-    assert account.spend(at + 10, 0.02) <= 2
+    assert account.spend(at + 10, 0.02) <= 4
 
 
 def test_no_rest_is_longer_than_128_tokens_and_none_is_owed_behind_it():
     account = Allowance(0.002)
-    account.spend(0, 0.0)
-    for _ in range(20):
-        rest = account.spend(10, 10.0)
-    assert rest == 128
-    assert account.spend(10 + 128 + 5, 0.0001) == 0
+    rests = [account.spend(at, decodes) for at, decodes in enumerate(chain([0.0, 0.1], repeat(10.0, 20)))]
+    assert max(rests) == rests[-1] == 128
+    assert account.spend(22 + 128 + 5, 0.0001) == 0

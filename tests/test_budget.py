@@ -81,8 +81,11 @@ RATIOS = {1: 1.0, 2: 1.4, 4: 2.3, 8: 4.3, 16: 8.1}
 
 
 @pytest.mark.parametrize("unit", [1.0, 0.0133, 250.0])
-def test_a_measured_curve_is_where_costs_start_whatever_its_unit(unit: float):
-    curve = CostModel(OPTIONS, {width: unit * ratio for width, ratio in RATIOS.items()}).curve()
+def test_a_measured_curve_is_where_costs_start(unit: float):
+    cost = CostModel(OPTIONS, {width: unit * ratio for width, ratio in RATIOS.items()})
+    assert cost.is_known
+    assert cost.plain == pytest.approx(unit), "in seconds, before anything was seen"
+    curve = cost.curve() / unit
     assert curve[[1, 2, 4, 8, 16]].tolist() == pytest.approx(list(RATIOS.values()))
     assert curve[3] == pytest.approx((1.4 + 2.3) / 2)
     assert curve[32] == pytest.approx(8.1 + 16 * (7.1 / 15))

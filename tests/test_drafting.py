@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pyspec._core import Model
-from pyspec.budget import BudgetOptions, CostModel
+from pyspec.budget import BudgetOptions, CostModel, RoundCosts
 from pyspec.budgeted import BudgetedDrafting
 from pyspec.drafting import Drafting
 from pyspec.errors import SpeculatorError, UnknownOptionError
@@ -312,6 +312,7 @@ class Slow(Scripted):
     decodes = True
     token_s: Any = 0.0
     n_draft_max: Any = 0
+    n_draft_min: Any = 0
 
 
 def slow(wrong: Callable[[int], bool]) -> Slow:
@@ -344,13 +345,112 @@ def test_a_costly_speculator_that_becomes_better_is_found_by_a_probe():
     assert world.n_accepted > 150
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["costs known", "costs unknown"])
+@pytest.mark.parametrize("unit", [1.0, 0.001])
 @pytest.mark.parametrize(("token_s", "n_draft_max"), [(0.9, 3), (0.6, 1), (0.2, 0), (0.0, 0)])
-def test_a_costly_speculator_that_cannot_pay_even_if_always_right_is_never_asked(token_s: float, n_draft_max: int):
+def test_a_costly_speculator_that_cannot_pay_even_if_always_right_is_never_asked(
+    token_s: float, n_draft_max: int, unit: float, known: bool
+):
     """With one more token at 0.5 decodes, a draft of one pays if it takes less than half a decode."""
     script = slow(lambda i: False)
-    script.token_s, script.n_draft_max = token_s, n_draft_max
-    World(TEXT, script, slope=0.5, known=True).run()
+    script.token_s, script.n_draft_max = token_s * unit, n_draft_max
+    options = {} if known else {"slope": 0.5}
+    world = World(TEXT, script, slope=0.5, unit=unit, known=known)
+    world.drafting.cost = world.drafting.cost if known else CostModel(BudgetOptions(**options))
+    world.run()
     assert bool(script.calls) == (token_s < 0.5)
+
+
+class Reading(Slow):
+    """A draft model whose call takes what its tokens and all that is new to it take, on a clock of its own."""
+
+    def __init__(self, clock: list[float], script: Callable[[History, int], Sequence[int]]) -> None:
+        super().__init__(script, name="reading")
+        self.clock = clock
+        self.n_read = 0
+        self.token_s, self.n_draft_max = 0.1, 3
+
+    def draft(self, history: History, n_max: int) -> Sequence[int]:
+        draft = super().draft(history, n_max)
+        self.clock[0] += 0.05 * (len(history) - self.n_read) + self.token_s * len(draft)
+        self.n_read = len(history)
+        return draft
+
+
+@pytest.mark.parametrize("wrong_until", [250, 700])
+def test_what_a_draft_model_had_to_read_is_not_taken_for_the_cost_of_its_tokens(
+    monkeypatch: pytest.MonkeyPatch, wrong_until: int
+):
+    """A probe reads much and drafts two tokens."""
+    clock, text = [0.0], TEXT * 5
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: clock[0])
+    script = Reading(clock, truth(text, lambda i: i < wrong_until).draft)
+    world = World(text, script, slope=0.15, known=True).run()
+    assert world.n_accepted > 0.5 * (len(text) - 2 * wrong_until)
+
+
+def test_a_draft_model_that_has_nothing_to_say_is_asked_ever_more_rarely(monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("pyspec.budgeted.perf_counter", lambda: clock[0])
+    script = Reading(clock, lambda history, n_max: [])
+    World(TEXT * 4, script, slope=0.15, known=True).run()
+    late = [n for n, _ in script.calls if n > 400]
+    assert 5 < len(late) < 40
+    assert len(script.calls) < 60
+
+
+def test_a_probe_is_as_long_as_the_shortest_draft():
+    script = slow(lambda i: True)
+    script.n_draft_min = 5
+    World(TEXT, script, slope=CHEAP, known=True).run()
+    assert {n_max for n, n_max in script.calls if n > 150} == {5}
+
+
+def test_where_a_probe_could_not_pay_the_next_one_is_not_put_off():
+    script = slow(lambda i: True)
+    script.token_s = 10.0
+    world = World(TEXT * 3, script, slope=CHEAP, known=True)
+    script.token_s = 0.01  # it was read before
+    world.run()
+    assert not script.calls
+    (member,) = world.drafting._members
+    assert member.probe_gap == BudgetOptions().probe_every
+
+
+def test_a_draft_that_could_not_be_saved_for_was_not_decoded():
+    script = truth(TEXT, n=8)
+    settings = BudgetOptions()
+    drafting = BudgetedDrafting(script, settings, cost=CostModel(settings, {1: 1.0, 48: 2.0}), keeps_accepted=True)
+    history = History(as_tokens(TEXT[:20]))
+    drafting.begin(history.view())
+    assert drafting.draft(history, 8, n_pending=1, n_vocab=N_VOCAB)
+    for token in TEXT[20:40]:  # the decoder goes on without drafts
+        history.extend([token])
+        drafting.observe(1, 1.0, 0.0)
+        drafting.settle(history, 0, 0)
+    assert drafting.counts.n_watched == 1
+    assert not script.verdicts
+
+
+@pytest.mark.parametrize(
+    ("keeps", "n_pending", "n_drafted", "n_accepted", "saved"),
+    [
+        (True, 1, 4, 4, 4 - 0.4),
+        (True, 1, 4, 1, 1 - 0.4 - 0.25),
+        (True, 3, 4, 4, 4 - 0.4),
+        (False, 1, 4, 4, 4 - 0.4),
+        (False, 1, 4, 1, 1 - 0.4 - 0.25 - 0.1 * 2),
+        (False, 3, 4, 0, 0 - 0.4 - 0.25 - 0.1 * 3),
+        (True, 1, 60, 60, 60 - 0.1 * 47),
+    ],
+)
+def test_what_a_draft_saved_counts_its_width_going_back_and_what_rides_again(
+    keeps: bool, n_pending: int, n_drafted: int, n_accepted: int, saved: float
+):
+    cost = CostModel(BudgetOptions(), {1: 2.0, 48: 2.0 * 5.7})
+    costs = RoundCosts(n_pending=n_pending, rollback=0.5, keeps_accepted=keeps)
+    assert costs.saved(cost, n_drafted, n_accepted) == pytest.approx(saved)
 
 
 def test_no_more_is_promised_of_a_costly_speculator_than_its_longest_draft():
@@ -366,7 +466,8 @@ def test_no_more_is_promised_of_a_costly_speculator_than_its_longest_draft():
     [
         ("token_s", -1.0, "token_s is -1.0"),
         ("token_s", float("nan"), "token_s is nan"),
-        ("token_s", "x", "its token_s raised ValueError"),
+        ("token_s", "0.5", "token_s is '0.5'"),
+        ("token_s", True, "token_s is True"),
         ("n_draft_max", 2.5, "its n_draft_max raised TypeError"),
         ("n_draft_max", -1, "n_draft_max is -1"),
     ],

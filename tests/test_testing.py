@@ -160,7 +160,7 @@ def test_a_suite_that_does_not_say_how_one_is_made_says_so():
 # ------------------------------------------------------------------ three methods are enough
 
 
-@pytest.mark.parametrize("budget", ["measured", "off"])
+@pytest.mark.parametrize("budget", ["measured", "counts", "off"])
 def test_three_methods_are_a_speculator(tiny_target_path: Path, budget: str):
     class Lucky(Minimal):
         def __init__(self, truth: list[int], n_prompt: int) -> None:
@@ -175,7 +175,8 @@ def test_three_methods_are_a_speculator(tiny_target_path: Path, budget: str):
         lucky = Lucky(plain.tokens, len(plain.prompt_tokens))
         fast = llm.generate("x = 1\n", max_tokens=40, spec=[lucky, "suffix"], ignore_eos=True)  # type: ignore[list-item]
     assert fast.tokens == plain.tokens
-    assert fast.stats.by_speculator["Lucky"].n_accepted > 10
+    if budget != "measured":  # what it decides depends on the machine
+        assert fast.stats.by_speculator["Lucky"].n_accepted > 10
 
 
 def test_what_is_left_out_has_a_default_and_what_is_there_is_used():

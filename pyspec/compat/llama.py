@@ -10,14 +10,23 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from os import PathLike, fspath
+from types import NoneType
 from typing import Any
 
-from pyspec.arguments import checked_path, prompt_tokens, tokens_in_range
+from pyspec.arguments import checked_path, is_one_of, prompt_tokens, tokens_in_range
 from pyspec.chat import ChatCompletion, chat, chat_stream
 from pyspec.chat.template import ChatTemplate
 from pyspec.compat.absent import Absent
 from pyspec.compat.grammar import LlamaGrammar, format_options, grammar_options
-from pyspec.compat.options import as_seed, call_options, chat_logprobs, completion_options, constructor, sampling
+from pyspec.compat.options import (
+    as_answer,
+    as_seed,
+    call_options,
+    chat_logprobs,
+    completion_options,
+    constructor,
+    sampling,
+)
 from pyspec.compat.responses import (
     Chunks,
     chat_completion,
@@ -72,7 +81,7 @@ class Llama(Absent):
         last_n_tokens_size: int = 64,
         **options: Any,
     ) -> None:
-        if chat_format not in (None, "chatml"):
+        if not is_one_of(chat_format, (None, "chatml")):
             raise UnsupportedError(
                 what=f"chat_format={chat_format!r}",
                 why="pyspec renders Jinja templates: the model's own, or 'chatml'",
@@ -138,7 +147,7 @@ class Llama(Absent):
         text, n_chars = self._prompt(prompt) if suffix is None else (self._infill(prompt, suffix), len(prompt))
         if suffix is not None and echo:
             raise UnsupportedError(what="echo with suffix", why="the prompt is not in the order of the text")
-        name = model or self.model_path
+        name, stream = as_answer(model, stream, self.model_path)
         if stream:
             return self._stream_completion(text, options, Chunks(name, chat=False), n_chars)
         result = self.llm.generate(text, **self._options(options))
@@ -232,6 +241,8 @@ class Llama(Absent):
         """
         options = call_options(further, Llama.create_chat_completion)
         options |= sampling(locals(), Llama.create_chat_completion) | chat_logprobs(logprobs, top_logprobs)
+        if not isinstance(function_call, (str, Mapping, NoneType)):
+            raise InvalidValueError(name="function_call", value=function_call, allowed="a text, a dict, or None")
         legacy = functions is not None and tools is None
         if legacy:
             tools, tool_choice = tools_of(functions), function_call
@@ -239,7 +250,7 @@ class Llama(Absent):
         options |= forced or format_options(response_format) or grammar_options(grammar)
         call = {"tools": tools, "template": self._template, **self._options(options)}
         messages = plain_messages(messages)
-        name = model or self.model_path
+        name, stream = as_answer(model, stream, self.model_path)
         if stream:
             return self._stream_chat(messages, call, Chunks(name, chat=True), legacy=legacy)
         answer = chat(self.llm, messages, **call)

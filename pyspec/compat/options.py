@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from os import PathLike
 from typing import Any
 
 from pyspec._core import Model
-from pyspec.arguments import as_max_tokens
+from pyspec.arguments import as_max_tokens, is_one_of
 from pyspec.config import Check, int_between, optional, validate
 from pyspec.errors import InvalidValueError, UnknownOptionError, UnsupportedError
 from pyspec.llm import Llama
@@ -101,7 +101,7 @@ def constructor(given: Mapping[str, Any]) -> dict[str, Any]:
     context: dict[str, Any] = {}
     for name, value in given.items():
         if name in _MEANINGLESS:
-            if not _is_one_of(value, (False, None)):
+            if not is_one_of(value, (False, None)):
                 _log.info("%s=%r has no meaning in pyspec and is ignored", name, value)
         elif name in _REFUSED:
             _refuse(name, value)
@@ -129,7 +129,7 @@ _SPECIAL = frozenset(["model_path", "chat_format", "chat_template", "last_n_toke
 
 def _refuse(name: str, value: Any) -> None:
     defaults, way_out = _REFUSED[name]
-    if not _is_one_of(value, defaults):
+    if not is_one_of(value, defaults):
         raise UnsupportedError(what=f"{name}={value!r}", why="pyspec has nothing of the kind", way_out=way_out)
 
 
@@ -153,17 +153,12 @@ def _drafts(value: Any) -> dict[str, Any]:
 
 def as_seed(seed: int | None) -> int | None:
     """None for llama.cpp's numbers that mean a random seed."""
-    return None if _is_one_of(seed, (-1, 2**32 - 1)) else seed
-
-
-def _is_one_of(value: Any, known: Iterable[Any]) -> bool:
-    """Whether a value of any kind, an array too, is one of those that are `known`."""
-    return value in known if value is None or isinstance(value, (Real, str)) else False
+    return None if is_one_of(seed, (-1, 2**32 - 1)) else seed
 
 
 def _is_given(value: Any) -> bool:
     """Whether there is anything in a value of any kind."""
-    return value is not None and not (isinstance(value, (str, list, tuple)) and not value)
+    return not is_one_of(value, (None, False, "")) and not (isinstance(value, (list, tuple)) and not value)
 
 
 _SAMPLING = frozenset(
@@ -204,7 +199,7 @@ def sampling(given: Mapping[str, Any], method: Callable[..., Any]) -> dict[str, 
                 why="tokens are chosen inside llama.cpp",
                 way_out="use logit_bias, grammar or stop, or close the stream when it is enough",
             )
-    if not _is_one_of(given["tfs_z"], (None, 1.0)):
+    if not is_one_of(given["tfs_z"], (None, 1.0)):
         raise UnsupportedError(what="tfs_z", why="llama.cpp has no tail-free sampling any more", way_out="use min_p")
     defaults = inspect.signature(method).parameters
     options = {name: defaults[name].default if given[name] is None else given[name] for name in _SAMPLING}
@@ -246,9 +241,22 @@ def _bias(bias: Any) -> Mapping[int, Any]:
 def completion_options(logprobs: Any, echo: Any) -> dict[str, Any]:
     """`logprobs` of a text completion is how many of the likeliest; True for one."""
     logprobs = (int(logprobs) or None) if isinstance(logprobs, bool) else logprobs
-    if echo is not None and not isinstance(echo, int):
+    if not is_one_of(echo, (None, False, True)):
         raise InvalidValueError(name="echo", value=echo, allowed="True or False")
     return {"logprobs": logprobs, "echo": bool(echo)}
+
+
+def as_answer(model: Any, stream: Any, path: str) -> tuple[str, bool]:
+    """How an answer names its model, and whether it comes piece by piece.
+
+    Raises:
+        InvalidValueError: no name, or neither yes nor no.
+    """
+    if model is not None and not isinstance(model, str):
+        raise InvalidValueError(name="model", value=model, allowed="a name to answer with, or None")
+    if not is_one_of(stream, (None, False, True)):
+        raise InvalidValueError(name="stream", value=stream, allowed="True or False")
+    return model or path, bool(stream)
 
 
 def chat_logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
@@ -282,7 +290,7 @@ def call_options(given: Mapping[str, Any], method: Callable[..., Any]) -> dict[s
     for name, value in given.items():
         if name not in known:
             raise UnknownOptionError(name=name, known=known)
-        if name == "n" and value not in (None, 1):
+        if name == "n" and not is_one_of(value, (None, 1)):
             raise UnsupportedError(
                 what=f"n={value!r}",
                 why="a call gives one answer",

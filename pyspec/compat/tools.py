@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspec.arguments import is_one_of
 from pyspec.chat.messages import checked_tools
 from pyspec.compat.grammar import schema_options
 from pyspec.errors import InvalidValueError
@@ -36,15 +37,15 @@ def chosen(tools: Tools | None, choice: str | Mapping[str, Any] | None) -> tuple
         InvalidValueError: no tools as OpenAI's API has them, or a choice that is none.
     """
     tools = checked_tools(tools)
-    if choice is None or choice == "auto":
+    if is_one_of(choice, (None, "auto")):
         return tools, {}
-    if choice == "none":
+    if is_one_of(choice, ("none",)):
         return None, {}
     if not tools:
         raise InvalidValueError(name="tool_choice", value=choice, allowed="'none' or 'auto' without tools")
     one = choice.get("function", choice) if isinstance(choice, Mapping) else None
     name = one.get("name") if isinstance(one, Mapping) else None
-    wanted = [tool for tool in tools if choice == "required" or tool["function"]["name"] == name]
+    wanted = [tool for tool in tools if is_one_of(choice, ("required",)) or tool["function"]["name"] == name]
     if not wanted:
         allowed = "'none', 'auto', 'required', or one of the tools by name"
         raise InvalidValueError(name="tool_choice", value=choice, allowed=allowed)

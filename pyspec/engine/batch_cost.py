@@ -49,6 +49,11 @@ class BatchCost(CostModel):
         if others != self._others:
             self._others, self._view = others, None
 
+    @property
+    def is_known(self) -> bool:
+        """As the shared model's."""
+        return self._shared.is_known
+
     def observe(self, width: int, seconds: float) -> None:
         """Nothing: a batch's time is no sequence's own; whoever decodes tells it to the shared model."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspec.arguments import check_call, checked_path, tokens_in_range
+from pyspec.arguments import check_call, checked_path, is_one_of, tokens_in_range
 from pyspec.completion import Completion
 from pyspec.config import int_between
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError
@@ -57,7 +57,7 @@ class Session:
 
     def __init__(self, llm: Llama, *, overflow: str = "error", n_keep: int = 4, **defaults: Any) -> None:
         _check_llm(llm)
-        if overflow not in ("error", "shift"):
+        if not is_one_of(overflow, ("error", "shift")):
             raise InvalidValueError(name="overflow", value=overflow, allowed="'error' or 'shift'")
         ok, allowed = int_between(0, llm.n_ctx // 2)
         if not ok(n_keep):

@@ -14,7 +14,7 @@ from pyspec.speculators.protocol import check_kind
 __all__ = ["Adapted", "is_drafter"]
 
 
-_OPTIONAL = frozenset({"match_length", "decodes", "n_draft_max", "token_s", "draws", "laws", "reseed"})
+_OPTIONAL = frozenset({"match_length", "decodes", "n_draft_max", "n_draft_min", "token_s", "draws", "laws", "reseed"})
 
 
 def is_drafter(object_: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from operator import index
 from typing import Any
 
@@ -173,10 +174,10 @@ def optional_seconds(speculator: Speculator, name: str) -> float:
     """
     try:
         value = getattr(speculator, name, 0.0)
-        seconds = float(value)
     except Exception as error:
         raise _failed(speculator, f"its {name}", error) from error
-    if not 0.0 <= seconds < float("inf"):
+    seconds = float(value) if isinstance(value, Real) and not isinstance(value, bool) and value < 2**63 else -1.0
+    if not seconds >= 0.0:
         raise SpeculatorError(speculator=speculator.name, reason=f"its {name} is {value!r}, not seconds from 0 on")
     return seconds
 

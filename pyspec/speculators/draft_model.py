@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -120,8 +121,10 @@ class DraftModel:
             checkpoint_budget_bytes=checkpoint_budget_bytes,
             width_max=2 if is_timed else 0,
         )
-        self.token_s = assembly.width_costs.get(1, 0.0)
         self.context, self.capabilities, self.memory = assembly.context, assembly.capabilities, assembly.memory
+        self.token_s = assembly.width_costs.get(1, 0.0)
+        if is_timed and not self.token_s:
+            self.token_s = self._time_token()
         self.rollback_reason = assembly.reason
         self.checkpoints = Checkpoints(self.memory, self.capabilities, checkpoints)
         self.n_ingested = 0
@@ -144,6 +147,11 @@ class DraftModel:
     def n_draft_max(self) -> int:
         """The most tokens of a draft."""
         return self.options.n_max
+
+    @property
+    def n_draft_min(self) -> int:
+        """The fewest."""
+        return self.options.n_min
 
     @property
     def draws(self) -> bool:
@@ -229,6 +237,17 @@ class DraftModel:
         self.context.close()
 
     # ------------------------------------------------------------- memory
+    def _time_token(self) -> float:
+        """Seconds of the faster of two decodes, where there is no time for more or the machine is busy."""
+        taken = []
+        for _ in range(2):
+            start = perf_counter()
+            self.memory.decode([0], 1)
+            self.context.argmax(0)
+            taken.append(perf_counter() - start)
+            self.memory.clear()
+        return min(taken)
+
     def _forget(self) -> None:
         self._held = History()
         self._n_same = 0

@@ -30,7 +30,8 @@ class Speculator(Protocol):
 
     More is optional. `match_length`, how many tokens of the history the last draft's source agreed with (0 or missing:
     unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget; so do, of the latter,
-    `n_draft_max`, the most tokens of a draft, and `token_s`, the seconds of each (0 or missing: unknown).
+    `n_draft_max` and `n_draft_min`, the most and fewest tokens of a draft, and `token_s`, the seconds of each (0 or
+    missing: unknown). All but `match_length` are read once, before the first generation.
 
     Where tokens are drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, `reseed(seed)`, called
     before `begin`.
