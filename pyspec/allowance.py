@@ -17,7 +17,7 @@ _AT_FIRST = 64
 _MOST = 8.0
 """What can be saved up, for the rounds without a draft between two that gain."""
 
-_LONGEST_REST = 128
+_LONGEST_REST = 1024
 
 _N_THOUGHTS = 32
 _OUTLIER = 2.0

@@ -25,7 +25,7 @@ __all__ = ["BudgetedDrafting"]
 
 _N_USELESS = 4
 _FADE = 0.2
-_ASK_AT_LEAST_EVERY = 128
+_ASK_AT_LEAST_EVERY = 1024
 _N_PROBE, _PROBES_RARER = 2, 16
 
 _SURE = 32

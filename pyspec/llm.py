@@ -65,7 +65,7 @@ class Llama(Generating):
     Args:
         path: a GGUF file (the first of a split model), a name that `pyspec models` lists, or a loaded `Model`, which
             several objects may share and `close` leaves open.
-        n_ctx: positions of the context, 0 for what the model was trained with.
+        n_ctx: positions of the context, 0 for what the model was trained with; llama.cpp rounds up to multiples of 256.
         n_batch, n_ubatch: most tokens in one decode, and in one graph.
         n_threads: CPU threads, 0 for the physical cores.
         n_gpu_layers: layers on the GPU, negative for all.

@@ -19,7 +19,7 @@ from pyspec.checkpoints import CheckpointOptions
 from pyspec.config import from_keywords
 from pyspec.drafting import Drafting
 from pyspec.errors import InvalidValueError
-from pyspec.speculators import Chain, Grammar, Spec, Speculator, make, parse_options, register
+from pyspec.speculators import Chain, Grammar, Spec, Speculator, identity, make, parse_options, register
 from pyspec.speculators.draft_model import DraftModel, DraftModelOptions
 from pyspec.stats import Stats
 
@@ -124,7 +124,7 @@ class SpeculatorPool:
             plain = Drafting(Chain([self._grammar, *plain.members], n_vocab=self._target.vocab.n_tokens))
         if plain.speculator is None or self._budget is None:
             return plain
-        key = tuple(id(getattr(member, "drafter", member)) for member in plain.members)
+        key = tuple(map(identity, plain.members))
         kept = self._drafting.pop(key, None)
         if kept is None:
             budget, cost = self._budget, self._cost

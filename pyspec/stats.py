@@ -139,7 +139,7 @@ class Stats:
     Attributes:
         n_prompt: tokens of the prompt.
         n_reused: those of them that memory held already.
-        n_generated: tokens the user got.
+        n_generated: tokens that were generated; the text may end before the last of them, where a stop text begins.
         n_dropped: tokens of the text that memory dropped because it was full.
         n_rounds: rounds, each one target decode that emitted at least one token (or ended the generation).
         n_decodes: target decodes, prompt and immediate replays included.

@@ -25,9 +25,9 @@ def spend_through(account: Allowance, n_tokens: int, thoughts: float | Iterable[
 def test_in_the_long_run_no_more_than_the_share_is_spent(share: float, decodes: float):
     n_tokens = 200_000
     spent = decodes * len(spend_through(Allowance(share), n_tokens, decodes))
-    at_most = share if decodes <= 128 * share else decodes / 128  # no rest is longer
+    at_most = share if decodes <= 1024 * share else decodes / 1024  # no rest is longer
     assert spent <= 1.02 * at_most * n_tokens
-    if share <= decodes <= 128 * share:
+    if share <= decodes <= 1024 * share:
         assert spent >= 0.7 * at_most * n_tokens, "rests are whole tokens, but no longer than they must be"
 
 
@@ -106,8 +106,8 @@ def test_a_busy_moment_brings_no_long_silence(n_before: int):
     assert account.spend(at + 10, 0.02) <= 4
 
 
-def test_no_rest_is_longer_than_128_tokens_and_none_is_owed_behind_it():
+def test_no_rest_is_longer_than_1024_tokens_and_none_is_owed_behind_it():
     account = Allowance(0.002)
     rests = [account.spend(at, decodes) for at, decodes in enumerate(chain([0.0, 0.1], repeat(10.0, 20)))]
-    assert max(rests) == rests[-1] == 128
-    assert account.spend(22 + 128 + 5, 0.0001) == 0
+    assert max(rests) == rests[-1] == 1024
+    assert account.spend(22 + 1024 + 5, 0.0001) == 0

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import pyspec
-from pyspec.errors import ContextFullError, InvalidValueError, SpeculatorError, UnknownOptionError
-from pyspec.speculators import History
+from pyspec.errors import BusyError, ContextFullError, InvalidValueError, SpeculatorError, UnknownOptionError
+from pyspec.speculators import History, make, optional
 
 SMALL = {"n_ctx": 256, "n_threads": 1}
 NUMBERS = ("n_ctx", "n_batch", "n_ubatch", "n_threads", "n_gpu_layers", "n_seq_max", "n_rs_seq")
@@ -116,7 +116,7 @@ class Meddler:
 @pytest.mark.parametrize("how", [lambda h: h.append(5), lambda h: h.truncate(1)], ids=["append", "truncate"])
 def test_a_speculator_that_changes_the_history_is_named_and_the_object_stays_sound(llm: pyspec.Llama, how):
     plain = llm.generate("def f(", max_tokens=8, spec=None)
-    with pytest.raises(SpeculatorError, match=r"meddler.*changed the history"):
+    with pytest.raises(SpeculatorError, match=r"meddler.*only the decoder changes the history"):
         llm.generate("def f(", max_tokens=8, spec=Meddler(how))
     assert llm.generate("def f(", max_tokens=8).tokens == plain.tokens
 
@@ -228,3 +228,133 @@ def test_keeping_more_than_a_context_can_move_is_refused(smollm2_path: Path, n_k
         with pytest.raises(InvalidValueError, match=f"^n_keep={n_keep}: must be at most 254"):
             llm.generate("a", n_keep=n_keep)
         assert llm.generate("a", n_keep=254, max_tokens=1).finish_reason
+
+
+class Mine:
+    """Drafts nothing; each test breaks one thing."""
+
+    def begin(self, tokens: object) -> None: ...
+
+    def draft(self, history: History, n_max: int) -> list[int]:
+        self.history = history
+        return history.view()[:2].tolist()[:n_max]
+
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None: ...
+
+
+class Appends(Mine):
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+        self.history.append(7)
+
+
+class Extends(Mine):
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+        self.history.extend([10**6])
+
+
+class Truncates(Mine):
+    def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None:
+        self.history.truncate(3)
+
+
+class LooksAndAppends(Mine):
+    @property
+    def match_length(self) -> int:
+        if hasattr(self, "history"):
+            self.history.append(7)
+        return 1
+
+
+@pytest.mark.parametrize("kind", [Appends, Extends, Truncates, LooksAndAppends])
+@pytest.mark.parametrize("budget", ["counts", "off"])
+def test_a_speculator_cannot_change_the_history(tiny_target_path: Path, kind: type[Mine], budget: str):
+    prompt = "def area(width, height):\n    return width * height\n"
+    with pyspec.Llama(tiny_target_path, budget=budget, **SMALL) as llm:
+        plain = llm.generate(prompt, max_tokens=20, spec=None)
+        if kind is LooksAndAppends and budget == "off":
+            assert llm.generate(prompt, max_tokens=20, spec=kind()).tokens == plain.tokens, "nobody looks"
+        else:
+            with pytest.raises(SpeculatorError, match=r"only the decoder changes the history") as error:
+                llm.generate(prompt, max_tokens=20, spec=kind())
+            assert error.value.speculator == kind.__name__
+        assert llm.generate(prompt, max_tokens=20, spec=None).tokens == plain.tokens
+
+
+def test_the_same_object_twice_in_a_list_is_refused(tiny_target_path: Path):
+    one = Mine()
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(InvalidValueError, match="same object twice"):
+        llm.generate("x", max_tokens=2, spec=[one, one])
+
+
+def test_an_object_drafts_for_one_request_of_an_engine_at_a_time(tiny_target_path: Path):
+    one = Mine()
+    with pyspec.Engine(tiny_target_path, n_ctx=256, n_parallel=2, n_threads=1) as engine:
+        tickets = [engine.submit("def f(x):", max_tokens=100, ignore_eos=True, spec=one) for _ in range(2)]
+        assert len(tickets[0].result(60).tokens) == 100
+        with pytest.raises(BusyError, match="Mine"):
+            tickets[1].result(60)
+
+
+def test_a_class_that_cannot_be_made_is_named(tiny_target_path: Path):
+    class NeedsAFile(Mine):
+        def __init__(self) -> None:
+            raise OSError("no index here")
+
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match="no index here") as error:
+        llm.generate("x", max_tokens=2, spec=NeedsAFile)
+    assert error.value.speculator == "NeedsAFile"
+
+
+def test_an_error_that_cannot_be_told_is_told_all_the_same(tiny_target_path: Path):
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("mute")
+
+    class Breaks(Mine):
+        def draft(self, history: History, n_max: int) -> list[int]:
+            raise MuteError
+
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match="MuteError"):
+        llm.generate("x", max_tokens=9, spec=Breaks())
+
+
+@pytest.mark.parametrize("token", [10**5000, -(10**5000)], ids=["huge", "huge and negative"])
+def test_a_number_too_long_to_be_written_is_no_token(tiny_target_path: Path, token: int):
+    class Draws(Mine):
+        def draft(self, history: History, n_max: int) -> list[int]:
+            return [token]
+
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match="drafted token"):
+        llm.generate("x", max_tokens=9, spec=Draws())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("decodes", "yes", "its decodes is 'yes'"),
+        ("match_length", 3.5, "its match_length is 3.5"),
+        ("n_draft_max", 10**5000, "its n_draft_max is"),
+    ],
+    ids=["text", "float", "huge"],
+)
+def test_what_an_object_says_of_itself_wrongly_is_shown(tiny_target_path: Path, name: str, value: object, said: str):
+    one = Mine()
+    setattr(one, name, value)
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match=said):
+        llm.generate("x", max_tokens=9, spec=one)
+
+
+def test_a_truth_of_numpy_is_one():
+    one = Mine()
+    one.decodes = np.bool_(True)
+    assert optional(make(one, n_vocab=10), "decodes") == 1
+
+
+def test_an_attribute_with_a_mistake_in_it_is_not_taken_for_missing(tiny_target_path: Path):
+    class Misspelt(Mine):
+        @property
+        def match_length(self) -> int:
+            return self.lenght
+
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match="lenght"):
+        llm.generate("x", max_tokens=9, spec=Misspelt())

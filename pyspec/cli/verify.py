@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from pyspec.arguments import BUDGETS
@@ -27,14 +28,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Parser]) -> None:
         "verify",
         help="compare plain and speculative decoding of prompts",
         description="Generate every prompt plainly and with drafts; print whether the tokens are equal, where they "
-        "first differ and how close the two candidates were there. Exit code 1 when any differ.",
+        "first differ and how close the two candidates were there. Exit code 1 when any differ, or none was drafted.",
     )
     parser.add_argument("model", metavar="MODEL", help="a GGUF file, or a name that `pyspec models` lists")
     parser.add_argument("-f", "--file", action="append", default=[], metavar="FILE", help="a file with one prompt")
     about = "speculator to compare, in order [auto, or draft-model where one is given]"
     parser.add_argument("--spec", action="append", metavar="SPEC", help=about)
     parser.add_argument("--draft-model", metavar="MODEL", help="for the speculator draft-model")
-    parser.add_argument("--budget", choices=BUDGETS, help="how long drafts are [measured]")
+    parser.add_argument("--budget", choices=BUDGETS, default="off", help="how long drafts are [off: every draft]")
     parser.add_argument("-n", "--max-tokens", type=int, default=256, metavar="N", help="tokens to generate [256]")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy [0]")
     parser.add_argument("--seed", type=int, metavar="N", help="of both runs, with a temperature")
@@ -71,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
         options = {"max_tokens": args.max_tokens, "temperature": args.temperature, "seed": args.seed}
         found = check_lossless(llm, prompts, spec=spec, **options)
         print(json.dumps([c.to_dict() for c in found], indent=2) if args.json else _text(found, args.file))
+    if not any(c.stats.n_drafted for c in found):
+        print("no draft was decoded, so nothing was compared: try other prompts or speculators", file=sys.stderr)
+        return 1
     return 0 if all(c.equal for c in found) else 1
 
 

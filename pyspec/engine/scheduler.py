@@ -20,7 +20,7 @@ from pyspec.engine.batch_cost import graphs, observe_graphs
 from pyspec.engine.sequences import Part, Sequences
 from pyspec.engine.slots import EngineStats, Job, Slot
 from pyspec.errors import BusyError, ContextFullError, PyspecError
-from pyspec.speculators import Tokens
+from pyspec.speculators import Tokens, identity
 
 __all__ = ["Scheduler"]
 
@@ -152,11 +152,11 @@ class Scheduler:
 
     def _refuse_shared(self, drafting: Drafting) -> None:
         """A speculator follows one text: an object that drafts for another request now cannot draft for this one."""
-        mine = {id(member) for member in drafting.members}
+        mine = {identity(member) for member in drafting.members}
         for slot in self.slots:
             if slot.job is not None:
                 for member in slot.job.generation.request.drafting.members:
-                    if id(member) in mine:
+                    if identity(member) in mine:
                         raise BusyError(what=f"speculator {member.name!r}")
 
     # ------------------------------------------------------------- a batch

@@ -4,6 +4,7 @@ Owns the protocol, the n-gram speculators, chains and the names; values in, valu
 Leaves verifying drafts to the decoder, and drafting with a model to a later layer that registers itself here.
 """
 
+from pyspec.speculators.adapted import identity
 from pyspec.speculators.chain import Chain
 from pyspec.speculators.checked import (
     checked_accept,
@@ -67,6 +68,7 @@ __all__ = [
     "checked_laws",
     "checked_reseed",
     "checked_set_state",
+    "identity",
     "make",
     "names",
     "optional",

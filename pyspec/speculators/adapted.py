@@ -11,7 +11,7 @@ from pyspec.errors import StateError
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import check_kind
 
-__all__ = ["Adapted", "is_drafter"]
+__all__ = ["Adapted", "identity", "is_drafter"]
 
 
 _OPTIONAL = frozenset({"match_length", "decodes", "n_draft_max", "n_draft_min", "token_s", "draws", "laws", "reseed"})
@@ -24,21 +24,21 @@ def is_drafter(object_: object) -> bool:
     )
 
 
+def identity(speculator: object) -> int:
+    """The same for all that is made of one object."""
+    return id(getattr(speculator, "drafter", speculator))
+
+
 class Adapted:
     """A speculator of three methods, completed.
 
-    `name` is the object's, or its class's name; whatever else is optional is the object's, if it has it. Where the
-    object has no `get_state` and `set_state`, a saved session starts it anew.
+    `name` is what the object, or else its class, is called when it is taken; whatever else is optional is the object's,
+    if it has it. Where the object has no `get_state` and `set_state`, a saved session starts it anew.
     """
 
     def __init__(self, drafter: Any) -> None:
         self.drafter = drafter
-
-    @property
-    def name(self) -> str:
-        """How errors and statistics call it."""
-        name: str = getattr(self.drafter, "name", type(self.drafter).__name__)
-        return name
+        self.name: str = getattr(drafter, "name", type(drafter).__name__)
 
     @property
     def nbytes(self) -> int:

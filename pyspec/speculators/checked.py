@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyspec.errors import SpeculatorError, StateError
+from pyspec.shown import shown
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Law, Speculator
 
@@ -47,7 +48,7 @@ def checked_draft(speculator: Speculator, history: History, n_max: int, n_vocab:
     """
     n_decided, epoch = len(history), history.epoch
     try:
-        proposed: object = speculator.draft(history, n_max)
+        proposed: object = speculator.draft(history.read_only, n_max)
         draft = list(proposed) if type(proposed) is list else _as_list(proposed)
         if draft and set(map(type, draft)) != _ONLY_INT:
             draft = [_as_int(token) for token in draft]
@@ -72,7 +73,7 @@ def checked_draft(speculator: Speculator, history: History, n_max: int, n_vocab:
         wrong = low if low < 0 else high
         raise SpeculatorError(
             speculator=speculator.name,
-            reason=f"drafted token {wrong} at index {draft.index(wrong)}, known are 0 to {n_vocab - 1}",
+            reason=f"drafted token {shown(wrong)} at index {draft.index(wrong)}, known are 0 to {n_vocab - 1}",
         )
     return draft
 
@@ -133,19 +134,19 @@ def checked_set_state(speculator: Speculator, state: Any) -> None:
         raise
 
 
-def check_name(speculator: Speculator) -> None:
-    """Refuse a speculator whose name cannot be told.
+def check_name(speculator: Any) -> None:
+    """Refuse a speculator, or an object that will be one, whose name cannot be told.
 
     Raises:
         SpeculatorError: reading `name` raised, or it is no text.
     """
-    kind = type(getattr(speculator, "drafter", speculator)).__name__
+    kind = type(speculator).__name__
     try:
-        name = speculator.name
+        name = getattr(speculator, "name", kind)
     except Exception as error:
         raise SpeculatorError(speculator=kind, reason=f"its name raised {type(error).__name__}: {error}") from error
     if not isinstance(name, str) or not name:
-        raise SpeculatorError(speculator=kind, reason=f"its name is {name!r}, not a text")
+        raise SpeculatorError(speculator=kind, reason=f"its name is {shown(name)}, not a text")
 
 
 def optional(speculator: Speculator, name: str) -> int:
@@ -154,14 +155,14 @@ def optional(speculator: Speculator, name: str) -> int:
     Raises:
         SpeculatorError: reading it raised, or it is no whole number from 0 on.
     """
+    value = _read(speculator, name, 0)
     try:
-        value = getattr(speculator, name, 0)
-        number = index(value)
-    except Exception as error:
-        raise _failed(speculator, f"its {name}", error) from error
+        number = int(value) if isinstance(value, np.bool_) else index(value)
+    except Exception:
+        number = -1
     if not 0 <= number < 2**63:
         raise SpeculatorError(
-            speculator=speculator.name, reason=f"its {name} is {value!r}, not a whole number from 0 on"
+            speculator=speculator.name, reason=f"its {name} is {shown(value)}, not a whole number from 0 on"
         )
     return number
 
@@ -172,13 +173,11 @@ def optional_seconds(speculator: Speculator, name: str) -> float:
     Raises:
         SpeculatorError: reading it raised, or it is no number from 0 on.
     """
-    try:
-        value = getattr(speculator, name, 0.0)
-    except Exception as error:
-        raise _failed(speculator, f"its {name}", error) from error
+    value = _read(speculator, name, 0.0)
     seconds = float(value) if isinstance(value, Real) and not isinstance(value, bool) and value < 2**63 else -1.0
     if not seconds >= 0.0:
-        raise SpeculatorError(speculator=speculator.name, reason=f"its {name} is {value!r}, not seconds from 0 on")
+        reason = f"its {name} is {shown(value)}, not seconds from 0 on"
+        raise SpeculatorError(speculator=speculator.name, reason=reason)
     return seconds
 
 
@@ -229,12 +228,26 @@ def _as_int(token: object) -> int:
             return index(token)  # type: ignore[arg-type]
     except TypeError:
         pass
-    raise _WrongDraftError(f"drafted {token!r} ({type(token).__name__}), not a token id")
+    raise _WrongDraftError(f"drafted {shown(token)} ({type(token).__name__}), not a token id")
 
 
 def _failed(speculator: Speculator, call: str, error: Exception) -> SpeculatorError:
-    reason = f"{call} raised {type(error).__name__}: {error}"
-    return SpeculatorError(speculator=speculator.name, reason=reason)
+    try:
+        said = str(error)
+    except Exception:
+        said = "(it cannot say what)"
+    return SpeculatorError(speculator=speculator.name, reason=f"{call} raised {type(error).__name__}: {said}")
+
+
+def _read(speculator: Speculator, name: str, default: float) -> Any:
+    """An attribute that may be missing; one that is there and cannot be read is no missing one."""
+    owner = getattr(speculator, "drafter", speculator)
+    try:
+        if hasattr(type(owner), name):
+            return getattr(owner, name)
+        return getattr(owner, name, default)
+    except Exception as error:
+        raise _failed(speculator, f"its {name}", error) from error
 
 
 @contextmanager

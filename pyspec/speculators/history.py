@@ -47,13 +47,16 @@ class History:
         InvalidValueError: `tokens` are not token ids.
     """
 
-    __slots__ = ("_buffer", "_cells", "_n", "_readable", "epoch")
+    __slots__ = ("_buffer", "_cells", "_n", "_read_only", "_readable", "epoch")
 
     _buffer: Tokens
     _cells: memoryview[int]
+    _read_only: ReadOnlyHistory | None
     _readable: Tokens
+    epoch: int
 
     def __init__(self, tokens: ArrayLike = ()) -> None:
+        self._read_only = None
         start = as_tokens(tokens)
         self._n = 0
         self.epoch = 0
@@ -111,6 +114,13 @@ class History:
             self._allocate(max(_CAPACITY_MIN, 2 * n_tokens))
             self.epoch += 1
 
+    @property
+    def read_only(self) -> History:
+        """The same tokens, for those who may not change them."""
+        if self._read_only is None:
+            self._read_only = ReadOnlyHistory(self)
+        return self._read_only
+
     def view(self) -> Tokens:
         """All tokens, read only, without a copy. Shape [n_tokens]."""
         return self._readable[: self._n]
@@ -118,6 +128,62 @@ class History:
     def tail(self, n_tokens: int) -> Tokens:
         """The last `n_tokens` (fewer if there are fewer), read only, without a copy."""
         return self._readable[max(0, self._n - n_tokens) : self._n]
+
+
+class ReadOnlyHistory(History):
+    """What speculators see of a history: it grows with it, and refuses to be changed.
+
+    Args:
+        of: the decoder's.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: History) -> None:
+        self._of = of
+
+    def __len__(self) -> int:
+        return self._of._n
+
+    @property
+    def epoch(self) -> int:  # type: ignore[override]
+        """As of the decoder's."""
+        return self._of.epoch
+
+    @property
+    def nbytes(self) -> int:
+        """As of the decoder's."""
+        return self._of.nbytes
+
+    @property
+    def read_only(self) -> History:
+        """Itself."""
+        return self
+
+    def view(self) -> Tokens:
+        """As `History.view`."""
+        of = self._of
+        return of._readable[: of._n]
+
+    def tail(self, n_tokens: int) -> Tokens:
+        """As `History.tail`."""
+        return self._of.tail(n_tokens)
+
+    def append(self, token: int) -> None:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("only the decoder changes the history")
+
+    def extend(self, tokens: Iterable[int] | Tokens) -> None:
+        """Refused, as `append`."""
+        self.append(0)
+
+    def truncate(self, n_tokens: int) -> None:
+        """Refused, as `append`."""
+        self.append(0)
 
 
 def n_common(a: Tokens, b: Tokens) -> int:

@@ -12,8 +12,8 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from pyspec.config import from_keywords
-from pyspec.errors import InvalidValueError, UnknownOptionError
-from pyspec.speculators.adapted import Adapted, is_drafter
+from pyspec.errors import InvalidValueError, PyspecError, SpeculatorError, UnknownOptionError
+from pyspec.speculators.adapted import Adapted, identity, is_drafter
 from pyspec.speculators.chain import Chain
 from pyspec.speculators.checked import check_name
 from pyspec.speculators.edited_copy import EditedCopy, EditedCopyOptions
@@ -150,6 +150,7 @@ def called(spec: Any) -> Any:
 
     Raises:
         InvalidValueError: one that wants arguments.
+        SpeculatorError: one that raised.
     """
     if isinstance(spec, (list, tuple)):
         return [called(one) for one in spec]
@@ -163,7 +164,13 @@ def called(spec: Any) -> Any:
         ) from None
     except ValueError:  # written in C, without a signature
         pass
-    return spec()
+    try:
+        return spec()
+    except PyspecError:
+        raise
+    except Exception as error:
+        name = getattr(spec, "__name__", type(spec).__name__)
+        raise SpeculatorError(speculator=name, reason=f"to be made raised {type(error).__name__}: {error}") from error
 
 
 def make(spec: Spec | Sequence[Spec], *, n_vocab: int, **environment: Any) -> Speculator | None:
@@ -188,7 +195,7 @@ def make(spec: Spec | Sequence[Spec], *, n_vocab: int, **environment: Any) -> Sp
         return _make_one(spec, n_vocab, environment)
     made = [_make_one(one, n_vocab, environment) for one in spec]
     members = [member for member in made if member is not None]
-    if len({id(member) for member in members}) < len(members):
+    if len({identity(member) for member in members}) < len(members):
         raise InvalidValueError(name="spec", value=spec, allowed="a list without the same object twice")
     if len(members) < 2:
         return members[0] if members else None
@@ -214,7 +221,7 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
     if (kind := _of_options.get(type(spec))) is not None:
         return kind(spec)
     if is_drafter(spec):
-        check_name(Adapted(spec))
+        check_name(spec)
         return spec if isinstance(spec, Speculator) else Adapted(spec)
     raise InvalidValueError(
         name="spec",

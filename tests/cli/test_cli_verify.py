@@ -45,3 +45,9 @@ def test_an_empty_file_is_misuse(cli, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     result = cli(*ARGUMENTS, "-f", tmp_path / "empty.txt")
     assert (result.code, result.out) == (2, "")
+
+
+def test_to_compare_nothing_is_no_success(cli):
+    result = cli("verify", "tiny-target", "-n", 8, "-c", 256, "-t", 1, "--spec", "none")
+    assert result.code == 1
+    assert "no draft was decoded" in result.err
