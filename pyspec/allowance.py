@@ -14,10 +14,11 @@ __all__ = ["Allowance"]
 _AT_FIRST = 64
 """Tokens whose share may be spent in advance when a generation starts."""
 
-_MOST = 8.0
+_MOST = 24.0
 """What can be saved up, for the rounds without a draft between two that gain."""
 
-_LONGEST_REST = 1024
+_LONGEST_REST = 128
+"""Tokens, for a thought of up to one decode, and so many times that for a longer one."""
 
 _N_THOUGHTS = 32
 _OUTLIER = 2.0
@@ -58,7 +59,7 @@ class Allowance:
         """Thinking without a draft, at a history of `n_history` tokens, took so much; for how many tokens to rest."""
         believed = self._believed(n_history, thought)
         balance = self._balance - believed
-        self._balance = max(balance, -_LONGEST_REST * self._share)
+        self._balance = max(balance, -_LONGEST_REST * self._share * max(1.0, believed))
         return math.ceil(-self._balance / self._share) if balance < 0.0 else 0
 
     def _believed(self, n_history: int, thought: float) -> float:

@@ -237,13 +237,15 @@ class RoundCosts:
     draft_token: float = 0.0
 
     def saved(self, cost: CostModel, n_drafted: int, n_accepted: int) -> float:
-        """What a round with a draft saved against plain decoding, in plain decodes; thinking about it not included."""
+        """What a round with a draft saved against plain decoding, in plain decodes.
+
+        Not included are thinking about it, and what rides again because of it, which makes later rounds wider.
+        """
         curve, n_pending = cost.costs(), self.n_pending
         last = len(curve) - 1
         seconds = curve[min(n_pending + n_drafted, last)] - curve[min(n_pending, last)]
         if n_accepted < n_drafted:
-            rides = 0 if self.keeps_accepted else n_pending + n_accepted
-            seconds += self.rollback + seconds / n_drafted * rides
+            seconds += self.rollback
         return n_accepted - seconds / curve[1]
 
 

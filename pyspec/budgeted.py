@@ -25,7 +25,7 @@ __all__ = ["BudgetedDrafting"]
 
 _N_USELESS = 4
 _FADE = 0.2
-_ASK_AT_LEAST_EVERY = 1024
+_ASK_AT_LEAST_EVERY = 128  # tokens, where a call takes no longer than a decode
 _N_PROBE, _PROBES_RARER = 2, 16
 
 _SURE = 32
@@ -294,5 +294,6 @@ class BudgetedDrafting(Drafting):
         n_more = member.n_useless - _N_USELESS
         if self.options.measured and n_more >= 0:
             calls_s = member.call_s if member.decodes else sum(one.call_s for one in self._cheap)
-            share = math.ceil(calls_s / (self.options.overhead * self.cost.plain))
-            member.ask_at = soonest + min(share, _ASK_AT_LEAST_EVERY, 2 << min(n_more, 10)) - 1
+            calls = calls_s / self.cost.plain
+            most = min(calls / self.options.overhead, _ASK_AT_LEAST_EVERY * max(1.0, calls))
+            member.ask_at = soonest + min(math.ceil(most), 2 << min(n_more, 10)) - 1

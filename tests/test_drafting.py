@@ -434,22 +434,20 @@ def test_a_draft_that_could_not_be_saved_for_was_not_decoded():
 
 
 @pytest.mark.parametrize(
-    ("keeps", "n_pending", "n_drafted", "n_accepted", "saved"),
+    ("n_pending", "n_drafted", "n_accepted", "saved"),
     [
-        (True, 1, 4, 4, 4 - 0.4),
-        (True, 1, 4, 1, 1 - 0.4 - 0.25),
-        (True, 3, 4, 4, 4 - 0.4),
-        (False, 1, 4, 4, 4 - 0.4),
-        (False, 1, 4, 1, 1 - 0.4 - 0.25 - 0.1 * 2),
-        (False, 3, 4, 0, 0 - 0.4 - 0.25 - 0.1 * 3),
-        (True, 1, 60, 60, 60 - 0.1 * 47),
+        (1, 4, 4, 4 - 0.4),
+        (1, 4, 1, 1 - 0.4 - 0.25),
+        (3, 4, 4, 4 - 0.4),
+        (3, 4, 0, 0 - 0.4 - 0.25),
+        (1, 60, 60, 60 - 0.1 * 47),
     ],
 )
-def test_what_a_draft_saved_counts_its_width_going_back_and_what_rides_again(
-    keeps: bool, n_pending: int, n_drafted: int, n_accepted: int, saved: float
+def test_what_a_draft_saved_counts_its_width_and_going_back(
+    n_pending: int, n_drafted: int, n_accepted: int, saved: float
 ):
     cost = CostModel(BudgetOptions(), {1: 2.0, 48: 2.0 * 5.7})
-    costs = RoundCosts(n_pending=n_pending, rollback=0.5, keeps_accepted=keeps)
+    costs = RoundCosts(n_pending=n_pending, rollback=0.5)
     assert costs.saved(cost, n_drafted, n_accepted) == pytest.approx(saved)
 
 
