@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from pyspec import Completion, Llama, Session
+from pyspec.constraint import Choice
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, StateError, UnknownOptionError
 from pyspec.session.file import read_session, write_session
-from pyspec.speculators.scripted import Scripted
 
 FIRST = "def area(width, height):\n    return width * height\n\n"
 SECOND = "# the same function again:\n"
@@ -416,7 +416,7 @@ def test_a_crash_while_saving_leaves_the_old_file(llm: Llama, saved: Path, monke
 
 
 def test_options_that_no_file_can_hold_are_refused(llm: Llama, tmp_path: Path):
-    session = Session(llm, spec=Scripted([]))
+    session = Session(llm, constraint=Choice(["one", "two"]))
     session.append(FIRST)
     with pytest.raises(InvalidValueError, match="JSON"):
         session.save(tmp_path / "talk.session")

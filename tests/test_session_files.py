@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pyspec import Llama, Session
-from pyspec.errors import BusyError, PyspecError, StateError
+from pyspec.errors import BusyError, InvalidValueError, PyspecError, StateError
 from pyspec.session.file import read_session, write_session
 from pyspec.session.plain_data import pack, unpack
 
@@ -62,6 +62,24 @@ def with_header(raw: bytes, change: Callable[[dict[str, Any]], object]) -> bytes
 
 
 # ------------------------------------------------------------------ writing
+
+
+def test_a_speculator_without_a_name_is_refused_with_the_way_out(tiny_target_path: Path, tmp_path: Path):
+    class Mine:
+        def begin(self, tokens: Any) -> None: ...
+
+        def draft(self, history: Any, n_max: int) -> list[int]:
+            return []
+
+        def accept(self, n_drafted: int, n_accepted: int, *, own: bool) -> None: ...
+
+    with Llama(tiny_target_path, n_ctx=256, n_threads=1, spec=Mine()) as llm:
+        with pytest.raises(InvalidValueError, match=r"^spec=.*Llama\(spec=\.\.\.\)"):
+            Session(llm, spec=["suffix", Mine()]).save(tmp_path / "talk.session")
+        session = Session(llm)
+        session.generate("x", max_tokens=2)
+        session.save(tmp_path / "talk.session")
+        assert Session.load(tmp_path / "talk.session", llm).tokens == session.tokens
 
 
 def test_a_place_that_cannot_be_written_to_is_named(llm: Llama, tmp_path: Path):

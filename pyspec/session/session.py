@@ -295,6 +295,9 @@ class Session:
         """
         checked_path(path)
         llm, spec, seed = self.llm, self.defaults.get("spec", NO_SPEC), self.llm._voice.seed
+        if spec is not NO_SPEC and not all(one is None or isinstance(one, str) for one in _as_list(spec)):
+            allowed = "speculators by name to be saved; one of your own belongs to Llama(spec=...), and is saved, too"
+            raise InvalidValueError(name="spec", value=spec, allowed=allowed)
         with self._changing(), llm._exclusive():
             data = SessionData(
                 model=fingerprint(llm.model),
@@ -354,6 +357,11 @@ def _check_llm(llm: object) -> None:
 
 
 # ----------------------------------------------------------------- plain data
+def _as_list(spec: Any) -> list[Any]:
+    """One speculator or several."""
+    return list(spec) if isinstance(spec, (list, tuple)) else [spec]
+
+
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """Options as JSON can hold them: token ids are no names."""
     return {n: [list(pair) for pair in v.items()] if isinstance(v, Mapping) else v for n, v in options.items()}
