@@ -358,3 +358,18 @@ def test_an_attribute_with_a_mistake_in_it_is_not_taken_for_missing(tiny_target_
 
     with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match="lenght"):
         llm.generate("x", max_tokens=9, spec=Misspelt())
+
+
+def test_an_object_may_have_a_drafter_of_its_own(tiny_target_path: Path):
+    class Whole(Mine):
+        name, nbytes, drafter, decodes = "whole", 0, "a model's name", False
+
+        def get_state(self) -> dict[str, object]:
+            return {}
+
+        def set_state(self, state: dict[str, object]) -> None: ...
+
+    prompt = "def area(width, height):\n    return width * height\n"
+    with pyspec.Llama(tiny_target_path, **SMALL) as llm:
+        plain = llm.generate(prompt, max_tokens=9, spec=None)
+        assert llm.generate(prompt, max_tokens=9, spec=[Whole(), Whole()]).tokens == plain.tokens

@@ -11,7 +11,7 @@ from pyspec.errors import StateError
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import check_kind
 
-__all__ = ["Adapted", "identity", "is_drafter"]
+__all__ = ["Adapted", "identity", "is_drafter", "own_object"]
 
 
 _OPTIONAL = frozenset({"match_length", "decodes", "n_draft_max", "n_draft_min", "token_s", "draws", "laws", "reseed"})
@@ -24,9 +24,14 @@ def is_drafter(object_: object) -> bool:
     )
 
 
+def own_object(speculator: object) -> object:
+    """What was given: the object that was completed, or else the speculator itself."""
+    return speculator.drafter if isinstance(speculator, Adapted) else speculator
+
+
 def identity(speculator: object) -> int:
     """The same for all that is made of one object."""
-    return id(getattr(speculator, "drafter", speculator))
+    return id(own_object(speculator))
 
 
 class Adapted:

@@ -16,6 +16,7 @@ import numpy as np
 
 from pyspec.errors import SpeculatorError, StateError
 from pyspec.shown import shown
+from pyspec.speculators.adapted import own_object
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Law, Speculator
 
@@ -241,7 +242,7 @@ def _failed(speculator: Speculator, call: str, error: Exception) -> SpeculatorEr
 
 def _read(speculator: Speculator, name: str, default: float) -> Any:
     """An attribute that may be missing; one that is there and cannot be read is no missing one."""
-    owner = getattr(speculator, "drafter", speculator)
+    owner = own_object(speculator)
     try:
         if hasattr(type(owner), name):
             return getattr(owner, name)
