@@ -553,6 +553,25 @@ def test_what_was_proposed_before_a_rest_is_judged_behind_it_by_all_that_was_sai
 
 
 @pytest.mark.usefixtures("dear_thoughts")
+def test_each_generation_begins_with_an_advance():
+    script = truth(TEXT, lambda i: True)
+    world = World(TEXT, script, slope=DEAR, known=True, overhead=0.01).run()
+    n_before = len(script.calls)
+    world.run()
+    assert [n for n, _ in script.calls[n_before : n_before + 4]] == [4, 5, 6, 7]
+
+
+@pytest.mark.usefixtures("dear_thoughts")
+def test_a_rest_ends_where_it_is_time_for_a_probe():
+    costly = slow(lambda i: True)
+    members = [truth(TEXT, lambda i: True), costly]
+    world = World(TEXT, Chain(members, n_vocab=N_VOCAB), slope=CHEAP, known=True, overhead=0.001, probe_every=20).run()
+    assert world.drafting.counts.n_probes >= 3
+    probes = [n for n, n_max in costly.calls if n_max == 2]
+    assert np.diff(probes[-3:]).tolist() in ([40, 80], [80, 160], [160, 320]), "twice as long each time, to the token"
+
+
+@pytest.mark.usefixtures("dear_thoughts")
 def test_by_counts_alone_nobody_rests():
     script = truth(TEXT, lambda i: True)
     World(TEXT, script, slope=DEAR, measured=False).run()
