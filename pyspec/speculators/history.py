@@ -47,16 +47,14 @@ class History:
         InvalidValueError: `tokens` are not token ids.
     """
 
-    __slots__ = ("_buffer", "_cells", "_n", "_read_only", "_readable", "epoch")
+    __slots__ = ("_buffer", "_cells", "_n", "_readable", "epoch")
 
     _buffer: Tokens
     _cells: memoryview[int]
-    _read_only: ReadOnlyHistory | None
     _readable: Tokens
     epoch: int
 
     def __init__(self, tokens: ArrayLike = ()) -> None:
-        self._read_only = None
         start = as_tokens(tokens)
         self._n = 0
         self.epoch = 0
@@ -117,9 +115,7 @@ class History:
     @property
     def read_only(self) -> History:
         """The same tokens, for those who may not change them."""
-        if self._read_only is None:
-            self._read_only = ReadOnlyHistory(self)
-        return self._read_only
+        return ReadOnlyHistory(self)  # kept nowhere: the two must not keep each other alive
 
     def view(self) -> Tokens:
         """All tokens, read only, without a copy. Shape [n_tokens]."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -93,3 +95,28 @@ def test_int32_tokens_are_not_copied() -> None:
     tokens = np.array([1, 2], np.int32)
     assert np.shares_memory(as_tokens(tokens), tokens)
     assert as_tokens(np.array([1, 2], np.uint16)).dtype == np.int32
+
+
+def test_a_history_is_freed_as_soon_as_nobody_holds_it():
+    class Held(History):
+        """Can be referred to weakly."""
+
+    history = Held([1, 2, 3])
+    assert history.read_only.view().tolist() == [1, 2, 3]
+    kept = weakref.ref(history)
+    del history
+    assert kept() is None, "without waiting for the collector"
+
+
+def test_what_is_read_only_grows_with_the_history():
+    history = History([1, 2])
+    reader = history.read_only
+    history.extend([3] * 3000)
+    assert len(reader) == 3002
+    assert reader.tail(1).tolist() == [3]
+    history.truncate(2)
+    assert (len(reader), reader.epoch, reader.nbytes) == (2, history.epoch, history.nbytes)
+    for change in (lambda: reader.append(1), lambda: reader.extend([1]), lambda: reader.truncate(0)):
+        with pytest.raises(TypeError, match="only the decoder"):
+            change()
+    assert history.view().tolist() == [1, 2]
