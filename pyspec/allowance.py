@@ -1,7 +1,8 @@
-"""How much time may go into thinking about drafts.
+"""How much time may go into thinking about drafts, and into the calls of one speculator.
 
-Owns one account: tokens earn a small share of their time, drafts what they saved, and thinking about drafts is paid
-from it. Values in, values out; `pyspec.budgeted` knows what was saved and spent.
+Owns two accounts. Of all: tokens earn a small share of their time, drafts what they saved, and thinking about drafts is
+paid from it. Of one speculator: what its drafts saved against what its calls took. Values in, values out;
+`pyspec.budgeted` knows what was saved and spent.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-__all__ = ["Allowance"]
+__all__ = ["Allowance", "CallAccount"]
 
 _AT_FIRST = 64
 """Tokens whose share may be spent in advance when a generation starts."""
@@ -19,6 +20,9 @@ _MOST = 24.0
 
 _LONGEST_REST = 128
 """Tokens, for a thought of up to one decode, and so many times that for a longer one."""
+
+_PATIENCE = 8.0
+"""Decodes that the calls of a speculator may lose before it rests: what is learned in the meantime is worth some."""
 
 _N_THOUGHTS = 32
 _OUTLIER = 2.0
@@ -72,3 +76,21 @@ class Allowance:
         believed = min(thought, _OUTLIER * longest if longest else max(self._balance, 0.0))
         self._thoughts.append(believed)
         return believed
+
+
+class CallAccount:
+    """What the drafts of one speculator saved against what its calls took, in decodes of one token.
+
+    Args:
+        share: of the time of plain decoding that its calls may take once they have lost more than they may.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._balance = _PATIENCE
+
+    def settle(self, saved: float, call: float) -> int:
+        """A call took so much and its draft saved so much; for how many tokens not to ask again."""
+        balance = min(self._balance + saved - call, _MOST)
+        self._balance = max(balance, 0.0)
+        return math.ceil(min(-balance / self._share, _LONGEST_REST * max(1.0, call))) if balance < 0.0 else 0

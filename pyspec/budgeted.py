@@ -28,8 +28,14 @@ _FADE = 0.2
 _ASK_AT_LEAST_EVERY = 128  # tokens, where a call takes no longer than a decode
 _N_PROBE, _PROBES_RARER = 2, 16
 
+_PROBE_SHARE = 0.015
+"""Of the time of plain decoding that may be spent on what a draft model must read before it can be probed."""
+
 _SURE = 32
 """A cheap speculator whose last draft was right to its end, after so many right tokens in a row, is asked alone."""
+
+_HEAVY = 1.0
+"""Decodes: a call that takes longer is paid by its speculator alone, and silences no other."""
 
 _PLAIN_SEEN_EVERY = 8  # where nobody is asked, one in so many decodes tells what plain decoding costs
 
@@ -62,7 +68,9 @@ class BudgetedDrafting(Drafting):
         self._leader: Watched | None = None  # sure enough to be asked alone
         self._allowance = Allowance(options.overhead)
         self._judged_s = self._thought_s = 0.0  # seconds of the last call of `_judge`, and of thinking about a draft
+        self._heavy_s = 0.0  # of this round's calls, those that are paid by the speculators alone
         self._quiet_until = 0  # at shorter histories nobody is thought about
+        self._n_prompt = 0
 
     def begin(self, prompt: Tokens) -> None:
         """As `Drafting.begin`; costs and records of earlier generations stay."""
@@ -70,6 +78,7 @@ class BudgetedDrafting(Drafting):
         self.drafted, self.laws = [], []
         self._chosen = self._leader = None
         self._quiet_until = 0
+        self._n_prompt = len(prompt)
         self._judged_s = self._thought_s = 0.0
         self._allowance.begin()
         for member in self._members:
@@ -85,7 +94,7 @@ class BudgetedDrafting(Drafting):
         if self._quiet_until:
             self._quiet_until = 0
             self._judge(history)
-        start = perf_counter()
+        start, self._heavy_s = perf_counter(), 0.0
         self._round.n_pending = n_pending
         best = None
         if self._leader is not None:
@@ -107,7 +116,7 @@ class BudgetedDrafting(Drafting):
         self.decision = Decision("probe", n_proposed) if probes else Decision("drafted", n_proposed, best_ratio)
         draft = best.proposal[best.n_right : best.n_right + best_n]
         self._note(best.speculator, draft, best.n_right)
-        self._thought_s = self._judged_s + perf_counter() - start
+        self._thought_s = self._thinking_s(start)
         return draft
 
     def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
@@ -132,6 +141,8 @@ class BudgetedDrafting(Drafting):
         for member in self._members:
             if member is not chosen:
                 checked_accept(member.speculator, n_drafted, n_accepted, own=False)
+        if chosen is not None and self._is_timed:
+            chosen.saved += self._round.saved(self.cost, n_drafted, n_accepted)
         self._judge(history)
         is_sure = chosen is not None and n_accepted == n_drafted and chosen.streak >= _SURE and not chosen.decodes
         self._leader = chosen if is_sure else None
@@ -161,7 +172,10 @@ class BudgetedDrafting(Drafting):
             if not member.is_open and len(history) >= member.ask_at:
                 self._ask(member, history, n_max, n_vocab)
         best, whole = self._best(members, n_max)
-        if again := [member for member in whole if member.n_open < n_max and member.asked_at < len(history)]:
+        wanted = [member for member in whole if member.n_open < n_max and member.asked_at < len(history)]
+        for member in wanted:
+            self._pay(member)
+        if again := [member for member in wanted if member.ask_at <= len(history)]:
             for member in again:
                 self._close(member)  # it is right so far, and more of it is wanted
                 self._ask(member, history, n_max, n_vocab)
@@ -223,10 +237,26 @@ class BudgetedDrafting(Drafting):
         if not first and n_history < member.probe_at:
             return False
         can_pay = best_length([1.0] * n_max, self.cost, costs, gain=self.options.gain)[0] > 0
-        member.probe_gap = min(2 * member.probe_gap, _PROBES_RARER * every) if can_pay and not first else every
-        member.probe_at = n_history + member.probe_gap
-        self.counts.n_probes += can_pay and not first
-        return can_pay and not first
+        wait = self._until_read(member, n_history) if can_pay and not first else 0
+        probes = can_pay and not first and not wait
+        if first or not can_pay:
+            member.probe_gap = every
+        elif probes:
+            member.probe_gap = min(2 * member.probe_gap, _PROBES_RARER * every)
+            member.probed_at = n_history
+        member.probe_at = n_history + (wait or member.probe_gap)
+        self.counts.n_probes += probes
+        return probes
+
+    def _until_read(self, member: Watched, n_history: int) -> int:
+        """Tokens until what a speculator must read for a probe has become a small share of the time since the last."""
+        if not self._is_timed:
+            return 0
+        share = _PROBE_SHARE * self.cost.plain
+        lacks = member.reading_s(n_history) - share * (n_history - max(member.probed_at, self._n_prompt))
+        if lacks <= 0.0:
+            return 0
+        return math.ceil(lacks / (share - member.read_s)) if member.read_s < 0.5 * share else member.probe_gap
 
     # ------------------------------------------------------------- parts
     def _fall_silent(self, n_history: int, start: float) -> None:
@@ -237,12 +267,27 @@ class BudgetedDrafting(Drafting):
         if not any(member.is_open or member.decodes for member in self._members):
             quiet_until = min((member.ask_at for member in self._members), default=0)
         if self._is_timed:
-            thought = (self._judged_s + perf_counter() - start) / self.cost.plain
+            thought = self._thinking_s(start) / self.cost.plain
             quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, thought))
             costly = self._members[len(self._cheap) :]
             soon = [max(one.ask_at, one.probe_at if one.probe_gap else 0) for one in costly]
             quiet_until = min([quiet_until, *(at for at in soon if at > n_history)])
         self._quiet_until = quiet_until if quiet_until > n_history + 1 else 0
+
+    def _thinking_s(self, start: float) -> float:
+        """Seconds that went into this round's draft, without the calls that the speculators pay alone."""
+        return max(0.0, self._judged_s + perf_counter() - start - self._heavy_s)
+
+    def _pay(self, member: Watched) -> None:
+        """Charge a cheap speculator with its last call; one whose calls take more than they save is not asked for long.
+
+        Not with a light one whose proposal was only watched: that is thinking like any other.
+        """
+        owed, member.owed_s = member.owed_s / self.cost.plain, 0.0
+        saved, member.saved = member.saved, 0.0
+        if self._is_timed and not member.decodes and (member.decoded or owed > _HEAVY):
+            rest = member.account.settle(saved, owed)
+            member.ask_at = max(member.ask_at, member.seen + rest)
 
     @property
     def _is_timed(self) -> bool:
@@ -269,13 +314,17 @@ class BudgetedDrafting(Drafting):
 
     def _ask(self, member: Watched, history: History, n_max: int, n_vocab: int) -> None:
         self.counts.count_call(member.speculator.name, member.propose(history, n_max, n_vocab))
+        if self._is_timed and not member.decodes and member.owed_s > _HEAVY * self.cost.plain:
+            self._heavy_s += member.owed_s
         if not member.is_open:
+            self._pay(member)
             self._ask_later(member, member.seen + 1)
         elif member.decodes:
             member.n_useless = 0
 
     def _close(self, member: Watched) -> None:
         """Tell the speculator about a proposal that was decoded: about the tokens that were judged, and no others."""
+        self._pay(member)
         n_right, n_judged = member.n_right, member.n_right + (member.streak == 0)
         member.proposal, member.n_right = [], 0
         if member.decoded:
@@ -293,7 +342,9 @@ class BudgetedDrafting(Drafting):
         member.n_useless += 1
         n_more = member.n_useless - _N_USELESS
         if self.options.measured and n_more >= 0:
-            calls_s = member.call_s if member.decodes else sum(one.call_s for one in self._cheap)
+            heavy_s = _HEAVY * self.cost.plain
+            alone = member.decodes or member.call_s > heavy_s
+            calls_s = member.call_s if alone else sum(one.call_s for one in self._cheap if one.call_s <= heavy_s)
             calls = calls_s / self.cost.plain
             most = min(calls / self.options.overhead, _ASK_AT_LEAST_EVERY * max(1.0, calls))
-            member.ask_at = soonest + min(math.ceil(most), 2 << min(n_more, 10)) - 1
+            member.ask_at = max(member.ask_at, soonest + min(math.ceil(most), 2 << min(n_more, 10)) - 1)

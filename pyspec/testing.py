@@ -59,7 +59,8 @@ class SpeculatorContract:
         assert speculator.nbytes >= 0, f"nbytes is {speculator.nbytes}"
         for name in ("match_length", "decodes", "draws", "n_draft_max", "n_draft_min"):
             optional(speculator, name)
-        optional_seconds(speculator, "token_s")
+        for name in ("token_s", "read_s"):
+            optional_seconds(speculator, name)
 
     def test_drafts_keep_to_n_max_and_to_the_vocabulary(self) -> None:
         """Over generations of changing text, with drafts kept, cut and rejected."""

@@ -10,6 +10,7 @@ from collections import deque
 from time import perf_counter
 
 from pyspec.acceptance import AcceptanceRecord
+from pyspec.allowance import CallAccount
 from pyspec.budget import BudgetOptions
 from pyspec.speculators import History, Speculator, checked_draft, optional, optional_seconds
 
@@ -24,7 +25,8 @@ class Watched:
     """One speculator with its record and what it proposed last.
 
     `call_s` is what a call takes, 0 when unknown: as it is between decodes, which leave nothing of it in the caches.
-    `n_draft_max` and `n_draft_min` are what the speculator says of its drafts, 0 when it does not.
+    `owed_s` is what the last call took and is not paid yet, and `saved` how many decodes its draft saved so far.
+    `n_draft_max`, `n_draft_min` and `read_s` are what the speculator says of itself, 0 when it does not.
     """
 
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
@@ -34,6 +36,8 @@ class Watched:
         self.n_draft_max = optional(speculator, "n_draft_max")
         self.n_draft_min = optional(speculator, "n_draft_min")
         self._known_token_s = optional_seconds(speculator, "token_s")
+        self.read_s = optional_seconds(speculator, "read_s")
+        self.account = CallAccount(options.overhead)
         self.call_s = 0.0
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
         self.begin()
@@ -50,8 +54,11 @@ class Watched:
         self.n_useless = 0
         self.probe_gap = 0
         self.probe_at = 0
+        self.probed_at = 0  # length of the history at the last probe
         self.decoded = False
+        self.owed_s = self.saved = 0.0
         self._n_calls = 0
+        self._first_s = 0.0
         self._n_proposed = 0  # at the last call
 
     @property
@@ -69,6 +76,10 @@ class Watched:
         """Seconds for each drafted token, 0 when unknown."""
         return min(self._tokens, default=self._known_token_s)
 
+    def reading_s(self, n_history: int) -> float:
+        """Seconds to read what it has not been asked about in this generation; 0 when unknown."""
+        return self.read_s * (n_history - max(self.asked_at, 0))
+
     def propose(self, history: History, n_max: int, n_vocab: int) -> float:
         """Ask for a new proposal; returns the seconds it took."""
         start = perf_counter()
@@ -78,8 +89,12 @@ class Watched:
         proposal = checked_draft(self.speculator, history, n_max, n_vocab)
         spent = perf_counter() - start
         self._n_calls += 1
-        if self._n_calls > 1:  # the first one reads the prompt
+        self.owed_s = self.saved = 0.0
+        if self._n_calls == 1:  # it reads the prompt
+            self._first_s = spent
+        else:
             usual = self.call_s
+            self.owed_s = min(spent, _OUTLIER * usual or self._first_s)
             self.call_s = usual + _FADE * (min(spent, _OUTLIER * usual) - usual) if usual else spent
             if proposal and n_new <= self._n_proposed + 1:  # with more to read, the time is not that of its tokens
                 self._tokens.append(spent / len(proposal))

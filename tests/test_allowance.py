@@ -1,4 +1,4 @@
-"""The account of time for thinking about drafts: what tokens earn, what drafts gain, and when to rest."""
+"""The accounts of time for drafts: what tokens earn, what drafts gain, what calls take, and when to rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from pyspec.allowance import Allowance
+from pyspec.allowance import Allowance, CallAccount
 
 
 def spend_through(account: Allowance, n_tokens: int, thoughts: float | Iterable[float], *, start: int = 0) -> list[int]:
@@ -112,3 +112,37 @@ def test_no_rest_is_longer_than_the_thought_deserves_and_none_is_owed_behind_it(
     rests = [account.spend(at, thought) for at, thought in enumerate(chain([0.0, 0.1], repeat(decodes, 20)))]
     assert max(rests) == rests[-1] == at_most
     assert account.spend(22 + at_most + 5, 0.0001) == 0
+
+
+# ------------------------------------------------------------------ the calls of one speculator
+
+
+def test_calls_that_save_what_they_take_are_never_put_off():
+    account = CallAccount(0.01)
+    assert {account.settle(2.5, 2.5) for _ in range(1000)} == {0}
+
+
+@pytest.mark.parametrize(("saved", "call"), [(0.0, 0.5), (3.0, 4.0), (0.0, 30.0), (-2.0, 0.5)])
+def test_in_the_long_run_calls_lose_no_more_than_the_share(saved: float, call: float):
+    account, n_tokens, lost = CallAccount(0.01), 0, 0.0
+    while n_tokens < 100_000:
+        n_tokens += 1 + account.settle(saved, call)
+        lost += call - saved
+    at_most = max(0.01, (call - saved) / max(1.0, call) / 128)  # no rest is longer
+    assert lost <= 1.02 * at_most * n_tokens + 10
+
+
+@pytest.mark.parametrize("lead", [0, 3, 1000])
+def test_what_was_saved_is_credit_but_not_all_of_it(lead: int):
+    account = CallAccount(0.01)
+    for _ in range(lead):
+        account.settle(2.0, 0.5)
+    n_more = next(n for n in range(1000) if account.settle(0.0, 1.0))
+    assert n_more == int(min(8 + 1.5 * lead, 24))
+
+
+def test_a_rest_pays_for_what_was_lost():
+    account = CallAccount(0.01)
+    assert account.settle(0.0, 8.5) == 50
+    assert account.settle(1.0, 0.5) == 0
+    assert account.settle(0.0, 1.0) == 50

@@ -18,6 +18,7 @@ from pyspec.drafting import Drafting
 from pyspec.errors import SpeculatorError, UnknownOptionError
 from pyspec.speculator_pool import SpeculatorPool
 from pyspec.speculators import Chain, History, Scripted, Speculator, as_tokens
+from pyspec.watched import Watched
 
 N_VOCAB = 1000
 CHEAP = 0.05
@@ -230,14 +231,16 @@ def test_one_that_is_right_again_and_again_is_asked_alone_until_it_errs():
     assert [at for at in calls if 400 < at < 420]
 
 
-def test_where_nothing_is_open_nobody_is_thought_of_before_the_next_call():
+def test_where_nothing_is_open_nobody_is_thought_of_before_the_next_call(monkeypatch: pytest.MonkeyPatch):
+    ticks = iter(np.arange(0, 10_000, 0.7))
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: float(next(ticks)))
     calls: list[int] = []
 
     def listen(history: History, n_max: int) -> list[int]:
         calls.append(len(history))
         return []
 
-    world = World(TEXT, Scripted(listen), unit=1e-6).run()  # a call takes longer than a decode
+    world = World(TEXT, Scripted(listen)).run()
     assert world.drafting.counts.n_silent == len(world.widths) - 1, "there is no room in the last round"
     late = [after - at for at, after in pairwise(calls) if at > 100]
     assert late, "it is heard again now and then"
@@ -311,6 +314,7 @@ class Slow(Scripted):
 
     decodes = True
     token_s: Any = 0.0
+    read_s: Any = 0.0
     n_draft_max: Any = 0
     n_draft_min: Any = 0
 
@@ -387,6 +391,37 @@ def test_what_a_draft_model_had_to_read_is_not_taken_for_the_cost_of_its_tokens(
     script = Reading(clock, truth(text, lambda i: i < wrong_until).draft)
     world = World(text, script, slope=0.15, known=True).run()
     assert world.n_accepted > 0.5 * (len(text) - 2 * wrong_until)
+
+
+@pytest.mark.parametrize(("read_s", "n_prompt", "earliest"), [(0.0, 300, 0), (0.003, 300, 60), (0.003, 2000, 400)])
+def test_a_draft_model_that_must_prove_itself_reads_no_more_than_a_small_share_of_the_time_allows(
+    read_s: float, n_prompt: int, earliest: int
+):
+    """Its tokens cost so much that only a probe can show that it pays."""
+    text = TEXT * 8
+    script = slow(lambda i: True)
+    script.token_s, script.read_s = 0.4, read_s
+    World(text, script, slope=0.15, known=True, n_prompt=n_prompt).run()
+    asked = [n for n, _ in script.calls]
+    assert asked[0] >= n_prompt + earliest
+    assert 3 <= len(asked) < 20
+    for before, after in pairwise([n_prompt, *asked]):
+        lacked = after - (0 if before == n_prompt else before)
+        assert lacked * read_s <= 0.0151 * (after - before)
+
+
+def test_one_that_reads_as_slowly_as_it_could_be_of_use_is_not_probed():
+    script = slow(lambda i: True)
+    script.token_s, script.read_s = 0.4, 0.11
+    World(TEXT * 8, script, slope=0.15, known=True, n_prompt=400).run()
+    assert not script.calls
+
+
+def test_by_counts_alone_what_must_be_read_is_not_weighed():
+    script = slow(lambda i: True)
+    script.read_s = 0.11
+    World(TEXT * 8, script, measured=False, draft_token=0.4, n_prompt=400).run()
+    assert script.calls
 
 
 def test_a_draft_model_that_has_nothing_to_say_is_asked_ever_more_rarely(monkeypatch: pytest.MonkeyPatch):
@@ -466,6 +501,8 @@ def test_no_more_is_promised_of_a_costly_speculator_than_its_longest_draft():
         ("token_s", float("nan"), "token_s is nan"),
         ("token_s", "0.5", "token_s is '0.5'"),
         ("token_s", True, "token_s is True"),
+        ("read_s", -1, "read_s is -1"),
+        ("read_s", "0.5", "read_s is '0.5'"),
         ("n_draft_max", 2.5, "n_draft_max is 2.5"),
         ("n_draft_max", -1, "n_draft_max is -1"),
     ],
@@ -572,6 +609,80 @@ def test_a_rest_ends_where_it_is_time_for_a_probe():
 
 
 @pytest.mark.usefixtures("dear_thoughts")
+class Timed(Scripted):
+    """A speculator of which each call takes so many seconds, on a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, script: Callable[[History, int], Sequence[int]], s: float):
+        super().__init__(script, name="timed")
+        self.seconds = s
+        monkeypatch.setattr("pyspec.watched.perf_counter", lambda: self.seconds * len(self.calls))
+        monkeypatch.setattr("pyspec.budgeted.perf_counter", lambda: self.seconds * len(self.calls))
+
+    @property
+    def spent(self) -> float:
+        return self.seconds * len(self.calls)
+
+
+@pytest.mark.parametrize("n_right", [0, 1, 4])
+@pytest.mark.parametrize("call", [0.6, 2.5, 10.0, 40.0])
+def test_one_whose_calls_take_longer_than_its_right_drafts_save_is_soon_left_alone(
+    monkeypatch: pytest.MonkeyPatch, call: float, n_right: int
+):
+    script = Timed(monkeypatch, truth(TEXT * 6, n=n_right).draft, call)
+    world = World(TEXT * 6, script, slope=0.5, known=True).run()
+    lost = world.seconds + script.spent - world.plain_seconds
+    saved_by_a_call = 0.5 * n_right
+    if call > saved_by_a_call:
+        assert 0 < lost < 0.01 * world.plain_seconds + 12 + 2 * call, "two calls tell what the next will take"
+    else:
+        assert lost < -0.3 * (saved_by_a_call - call) / (1 + n_right) * world.plain_seconds
+
+
+@pytest.mark.parametrize("starts", [20, 40, 300])
+@pytest.mark.parametrize("call", [1.5, 12.0])
+def test_the_calls_of_one_silence_no_other(monkeypatch: pytest.MonkeyPatch, call: float, starts: int):
+    useless = Timed(monkeypatch, lambda history, n_max: [], call)
+    useful = Scripted(lambda history, n_max: TEXT[len(history) :][: min(8, n_max)] if len(history) > starts else [])
+    alone = World(TEXT, useful, known=True).run()
+    world = World(TEXT, Chain([useless, useful], n_vocab=N_VOCAB), known=True).run()
+    assert world.n_accepted > 0.97 * alone.n_accepted > 0
+    assert useless.spent < 12 + 2 * call
+
+
+def test_one_that_gets_faster_is_drafted_from_again(monkeypatch: pytest.MonkeyPatch):
+    clock, text = [0.0], TEXT * 10
+
+    def draft(history: History, n_max: int) -> Sequence[int]:
+        clock[0] += 0.1 if len(history) > 1000 else 4.0
+        return text[len(history) : len(history) + min(4, n_max)]
+
+    for module in ("watched", "budgeted"):
+        monkeypatch.setattr(f"pyspec.{module}.perf_counter", lambda: clock[0])
+    world = World(text, Scripted(draft), slope=0.5, known=True).run()
+    assert len([at for at in world.at if 100 < at < 900]) < 8
+    assert world.n_accepted > 0.6 * (len(text) - 1000)
+
+
+def test_who_rests_is_not_asked(monkeypatch: pytest.MonkeyPatch):
+    n_rests = 0
+
+    def asked(drafting: BudgetedDrafting, member: Watched, history: History, n_max: int, n_vocab: int) -> None:
+        nonlocal n_rests
+        assert member.ask_at <= len(history)
+        n_rests += member.ask_at > member.asked_at + 10
+        ask(drafting, member, history, n_max, n_vocab)
+
+    ask = BudgetedDrafting._ask
+    monkeypatch.setattr(BudgetedDrafting, "_ask", asked)
+    random = np.random.default_rng(3)
+    for _ in range(100):
+        wrong = set(np.flatnonzero(random.random(len(TEXT)) < random.choice([0.02, 0.1, 0.3])).tolist())
+        n, call = int(random.integers(1, 30)), float(random.choice([0.3, 1.0, 4.0]))
+        timed = Timed(monkeypatch, truth(TEXT, lambda i, wrong=wrong: i in wrong, n=n).draft, call)
+        World(TEXT, timed, slope=float(random.choice([0.05, 0.3, 0.6])), known=True).run()
+    assert n_rests > 20
+
+
 def test_by_counts_alone_nobody_rests():
     script = truth(TEXT, lambda i: True)
     World(TEXT, script, slope=DEAR, measured=False).run()

@@ -15,7 +15,7 @@ LAYERS = (
     {"speculators", "verify", "text", "budget", "acceptance", "agreement", "watched", "drafting", "residual"}
     | {"allowance", "budgeted", "constraint", "halt", "logprobs"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly", "checkpoints", "held"}
-    | {"cost_cache", "width_costs", "flash_attention"},
+    | {"cost_cache", "width_costs", "read_costs", "flash_attention"},
     {"speculators.draft_model", "request", "decoder"},
     {"testing", "arguments", "completion", "speculator_pool", "generation"},
     {"engine"},

@@ -331,11 +331,12 @@ def test_a_number_too_long_to_be_written_is_no_token(tiny_target_path: Path, tok
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("decodes", "yes", "its decodes is 'yes'"),
+        ("decodes", "yes", "its decodes is 'yes', not True or False"),
+        ("decodes", None, "its decodes is None, not True or False"),
         ("match_length", 3.5, "its match_length is 3.5"),
         ("n_draft_max", 10**5000, "its n_draft_max is"),
     ],
-    ids=["text", "float", "huge"],
+    ids=["text", "none", "float", "huge"],
 )
 def test_what_an_object_says_of_itself_wrongly_is_shown(tiny_target_path: Path, name: str, value: object, said: str):
     one = Mine()
@@ -358,6 +359,34 @@ def test_an_attribute_with_a_mistake_in_it_is_not_taken_for_missing(tiny_target_
 
     with pyspec.Llama(tiny_target_path, **SMALL) as llm, pytest.raises(SpeculatorError, match="lenght"):
         llm.generate("x", max_tokens=9, spec=Misspelt())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_name_is_read_once(whole: bool):
+    """What a property says later, or that it fails then, does not matter."""
+    n_reads = 0
+
+    class Fickle(Mine):
+        @property
+        def name(self) -> str:
+            nonlocal n_reads
+            n_reads += 1
+            if n_reads > 1:
+                raise RuntimeError("no more")
+            return "fickle"
+
+        @property
+        def nbytes(self) -> int:
+            raise RuntimeError("nobody asked")
+
+        def get_state(self) -> dict[str, object]:
+            return {}
+
+    if whole:
+        Fickle.set_state = lambda self, state: None
+    made = make(Fickle(), n_vocab=10)
+    assert n_reads == 1
+    assert whole or made.name == "fickle"
 
 
 def test_an_object_may_have_a_drafter_of_its_own(tiny_target_path: Path):

@@ -196,7 +196,9 @@ def test_what_is_left_out_has_a_default_and_what_is_there_is_used():
 
 
 def test_a_state_goes_to_the_object_that_has_one():
-    one, other = Adapted(Forgetful()), Adapted(Minimal())
+    one, other = make(Forgetful(), n_vocab=10), make(Minimal(), n_vocab=10)  # type: ignore[arg-type]
+    assert one is not None
+    assert other is not None
     assert one.get_state() == {"kind": "Forgetful", "own": {}}
     assert other.get_state() == {"kind": "Minimal", "own": None}
     other.set_state(other.get_state())

@@ -5,16 +5,20 @@ Owns the defaults of what such an object may leave out: a name, its size, and a 
 
 from __future__ import annotations
 
+from inspect import getattr_static
 from typing import Any
 
 from pyspec.errors import StateError
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import check_kind
 
-__all__ = ["Adapted", "identity", "is_drafter", "own_object"]
+__all__ = ["Adapted", "identity", "is_drafter", "is_whole", "own_object"]
 
+_WHOLE = ("name", "nbytes", "begin", "draft", "accept", "get_state", "set_state")
 
-_OPTIONAL = frozenset({"match_length", "decodes", "n_draft_max", "n_draft_min", "token_s", "draws", "laws", "reseed"})
+_OPTIONAL = frozenset(
+    {"match_length", "decodes", "n_draft_max", "n_draft_min", "token_s", "read_s", "draws", "laws", "reseed"}
+)
 
 
 def is_drafter(object_: object) -> bool:
@@ -22,6 +26,12 @@ def is_drafter(object_: object) -> bool:
     return not isinstance(object_, type) and all(
         callable(getattr(object_, name, None)) for name in ("begin", "draft", "accept")
     )
+
+
+def is_whole(object_: object) -> bool:
+    """Whether all of a speculator is there; no property is asked."""
+    nothing = object()
+    return all(getattr_static(object_, name, nothing) is not nothing for name in _WHOLE)
 
 
 def own_object(speculator: object) -> object:
@@ -37,13 +47,13 @@ def identity(speculator: object) -> int:
 class Adapted:
     """A speculator of three methods, completed.
 
-    `name` is what the object, or else its class, is called when it is taken; whatever else is optional is the object's,
+    Its name stays what the object's was when it was taken; whatever else is optional is the object's,
     if it has it. Where the object has no `get_state` and `set_state`, a saved session starts it anew.
     """
 
-    def __init__(self, drafter: Any) -> None:
+    def __init__(self, drafter: Any, name: str) -> None:
         self.drafter = drafter
-        self.name: str = getattr(drafter, "name", type(drafter).__name__)
+        self.name = name
 
     @property
     def nbytes(self) -> int:

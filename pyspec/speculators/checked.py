@@ -21,7 +21,6 @@ from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Law, Speculator
 
 __all__ = [
-    "check_name",
     "checked_accept",
     "checked_begin",
     "checked_draft",
@@ -29,11 +28,13 @@ __all__ = [
     "checked_laws",
     "checked_reseed",
     "checked_set_state",
+    "name_of",
     "optional",
     "optional_seconds",
 ]
 
 _ONLY_INT = {int}
+_TRUTHS = ("decodes", "draws")
 
 
 def checked_draft(speculator: Speculator, history: History, n_max: int, n_vocab: int) -> list[int]:
@@ -135,8 +136,8 @@ def checked_set_state(speculator: Speculator, state: Any) -> None:
         raise
 
 
-def check_name(speculator: Any) -> None:
-    """Refuse a speculator, or an object that will be one, whose name cannot be told.
+def name_of(speculator: Any) -> str:
+    """The name of a speculator, or of an object that will be one; its class's where it has none.
 
     Raises:
         SpeculatorError: reading `name` raised, or it is no text.
@@ -148,6 +149,7 @@ def check_name(speculator: Any) -> None:
         raise SpeculatorError(speculator=kind, reason=f"its name raised {type(error).__name__}: {error}") from error
     if not isinstance(name, str) or not name:
         raise SpeculatorError(speculator=kind, reason=f"its name is {shown(name)}, not a text")
+    return name
 
 
 def optional(speculator: Speculator, name: str) -> int:
@@ -162,14 +164,13 @@ def optional(speculator: Speculator, name: str) -> int:
     except Exception:
         number = -1
     if not 0 <= number < 2**63:
-        raise SpeculatorError(
-            speculator=speculator.name, reason=f"its {name} is {shown(value)}, not a whole number from 0 on"
-        )
+        allowed = "True or False" if name in _TRUTHS else "a whole number from 0 on"
+        raise SpeculatorError(speculator=speculator.name, reason=f"its {name} is {shown(value)}, not {allowed}")
     return number
 
 
 def optional_seconds(speculator: Speculator, name: str) -> float:
-    """An attribute in seconds that a speculator may have: `token_s`; 0.0 where it has none.
+    """An attribute in seconds that a speculator may have, like `token_s`; 0.0 where it has none.
 
     Raises:
         SpeculatorError: reading it raised, or it is no number from 0 on.

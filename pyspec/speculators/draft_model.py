@@ -20,6 +20,7 @@ from pyspec.checkpoints import CheckpointOptions, Checkpoints
 from pyspec.config import SamplingOptions, between, int_between, validate
 from pyspec.errors import InvalidValueError, PyspecError, StateError, UnsupportedError, VocabularyMismatchError
 from pyspec.held import HeldMemory, fingerprint, hold, take
+from pyspec.read_costs import cached_read_cost
 from pyspec.speculators.history import History, Tokens, n_common
 from pyspec.speculators.protocol import Law, check_kind
 
@@ -77,10 +78,12 @@ class DraftModel:
         rollback: strategy of the draft model's memory, chosen by itself and not by the target's.
         context: options of the draft context (threads, batch sizes, offload), as `pyspec._core.Context` has them.
         checkpoints: how many context checkpoints are kept where the draft model's memory cannot be cut back.
-        is_timed: measure what a drafted token takes, at first use of the model file; the budget's prior.
+        is_timed: measure what a drafted token takes, and one that is read, at first use of the model file; for the
+            budget.
 
     Attributes:
         token_s: seconds of a drafted token, 0.0 where that was not measured.
+        read_s: seconds of a token of the history that memory lacks, 0.0 where that was not measured.
         n_ingested: tokens of histories decoded so far, those of drafts not counted.
 
     Raises:
@@ -125,6 +128,10 @@ class DraftModel:
         self.token_s = assembly.width_costs.get(1, 0.0)
         if is_timed and not self.token_s:
             self.token_s = self._time_token()
+        self.read_s = 0.0
+        if is_timed:
+            settings = {name: str(value) for name, value in (context or {}).items()}
+            self.read_s = cached_read_cost(self.context, token_s=self.token_s, settings=settings)
         self.rollback_reason = assembly.reason
         self.checkpoints = Checkpoints(self.memory, self.capabilities, checkpoints)
         self.n_ingested = 0

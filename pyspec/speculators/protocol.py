@@ -29,9 +29,10 @@ class Speculator(Protocol):
     were verified, `accept`. One instance serves one sequence at a time and is not shared by threads.
 
     More is optional. `match_length`, how many tokens of the history the last draft's source agreed with (0 or missing:
-    unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget; so do, of the latter,
-    `n_draft_max` and `n_draft_min`, the most and fewest tokens of a draft, and `token_s`, the seconds of each (0 or
-    missing: unknown). All but `match_length` are read once, before the first generation.
+    unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget. So do, of the latter
+    only, `n_draft_max` and `n_draft_min`, the most and fewest tokens of a draft, `token_s`, the seconds of each, and
+    `read_s`, the seconds of each token of the history that is new to it (0 or missing: unknown). All but `match_length`
+    are read once, before the first generation.
 
     Where tokens are drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, `reseed(seed)`, called
     before `begin`.

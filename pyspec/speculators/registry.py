@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from pyspec.config import from_keywords
 from pyspec.errors import InvalidValueError, PyspecError, SpeculatorError, UnknownOptionError
-from pyspec.speculators.adapted import Adapted, identity, is_drafter
+from pyspec.speculators.adapted import Adapted, identity, is_drafter, is_whole
 from pyspec.speculators.chain import Chain
-from pyspec.speculators.checked import check_name
+from pyspec.speculators.checked import name_of
 from pyspec.speculators.edited_copy import EditedCopy, EditedCopyOptions
 from pyspec.speculators.grammar import Grammar
 from pyspec.speculators.ngram_cache import NgramCache, NgramCacheOptions
@@ -221,8 +221,8 @@ def _make_one(spec: Any, n_vocab: int, environment: dict[str, Any]) -> Speculato
     if (kind := _of_options.get(type(spec))) is not None:
         return kind(spec)
     if is_drafter(spec):
-        check_name(spec)
-        return spec if isinstance(spec, Speculator) else Adapted(spec)
+        name = name_of(spec)
+        return spec if is_whole(spec) else Adapted(spec, name)
     raise InvalidValueError(
         name="spec",
         value=spec,
