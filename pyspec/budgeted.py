@@ -1,7 +1,8 @@
 """Who is asked, how much is drafted, and what became of it: where a budget decides between the speculators.
 
 Owns the asking, the judging of drafts that were decoded and of drafts that were only watched, and one acceptance
-record for each speculator. Leaves the arithmetic of lengths to `pyspec.budget`, that of time to `pyspec.allowance`.
+record for each speculator. Leaves the arithmetic of lengths to `pyspec.budget`, that of time to `pyspec.allowance` and
+`pyspec.reading`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspec.allowance import Allowance
 from pyspec.budget import BudgetOptions, CostModel, RoundCosts, best_length
 from pyspec.drafting import Drafting
 from pyspec.errors import StateError
+from pyspec.reading import Reading
 from pyspec.rounds import Decision
 from pyspec.speculators import History, Speculator, Tokens, checked_accept, checked_begin
 from pyspec.stats import DraftingCounts
@@ -28,15 +30,13 @@ _FADE = 0.2
 _ASK_AT_LEAST_EVERY = 128  # tokens, where a call takes no longer than a decode
 _N_PROBE, _PROBES_RARER = 2, 16
 
-_PROBE_SHARE = 0.015
-"""Of the time of plain decoding that may be spent on what a draft model must read before it can be probed."""
-
 _SURE = 32
 """A cheap speculator whose last draft was right to its end, after so many right tokens in a row, is asked alone."""
 
 _HEAVY = 1.0
 """Decodes: a call that takes longer is paid by its speculator alone, and silences no other."""
 
+_LOOK_AGAIN = 16  # tokens, where reading does not pay yet
 _PLAIN_SEEN_EVERY = 8  # where nobody is asked, one in so many decodes tells what plain decoding costs
 
 _CLEARLY = 1.15
@@ -221,8 +221,11 @@ class BudgetedDrafting(Drafting):
             if best > 1.0 or not self._may_probe(member, len(history), n_max, costs):
                 return 0, 1.0
             n, ratio = min(n_max, max(_N_PROBE, member.n_draft_min)), math.inf
-        else:
+        elif self._reading(member, len(history)).pays(ratio):
             member.probe_gap = 0
+        else:
+            member.ask_at = len(history) + _LOOK_AGAIN
+            return 0, 1.0
         if member.is_open:
             self._close(member)
         self._ask(member, history, n, n_vocab)
@@ -236,9 +239,9 @@ class BudgetedDrafting(Drafting):
         first, every = member.probe_gap == 0, self.options.probe_every
         if not first and n_history < member.probe_at:
             return False
-        can_pay = best_length([1.0] * n_max, self.cost, costs, gain=self.options.gain)[0] > 0
-        wait = self._until_read(member, n_history) if can_pay and not first else 0
-        probes = can_pay and not first and not wait
+        can_pay, most = best_length([1.0] * n_max, self.cost, costs, gain=self.options.gain)
+        wait = self._reading(member, n_history).wait(most, member.probe_gap) if can_pay and not first else 0
+        probes = can_pay > 0 and not first and not wait
         if first or not can_pay:
             member.probe_gap = every
         elif probes:
@@ -248,15 +251,16 @@ class BudgetedDrafting(Drafting):
         self.counts.n_probes += probes
         return probes
 
-    def _until_read(self, member: Watched, n_history: int) -> int:
-        """Tokens until what a speculator must read for a probe has become a small share of the time since the last."""
-        if not self._is_timed:
-            return 0
-        share = _PROBE_SHARE * self.cost.plain
-        lacks = member.reading_s(n_history) - share * (n_history - max(member.probed_at, self._n_prompt))
-        if lacks <= 0.0:
-            return 0
-        return math.ceil(lacks / (share - member.read_s)) if member.read_s < 0.5 * share else member.probe_gap
+    def _reading(self, member: Watched, n_history: int) -> Reading:
+        """What it must read before it can draft; nothing where seconds are not known."""
+        plain = self.cost.plain if self._is_timed else math.inf
+        return Reading(
+            decodes=member.reading_s(n_history) / plain,
+            of_token=member.read_s / plain,
+            n_said=n_history - self._n_prompt,
+            n_since=n_history - max(member.probed_at, self._n_prompt),
+            n_judged=member.n_judged,
+        )
 
     # ------------------------------------------------------------- parts
     def _fall_silent(self, n_history: int, start: float) -> None:

@@ -26,7 +26,8 @@ class Watched:
 
     `call_s` is what a call takes, 0 when unknown: as it is between decodes, which leave nothing of it in the caches.
     `owed_s` is what the last call took and is not paid yet, and `saved` how many decodes its draft saved so far.
-    `n_draft_max`, `n_draft_min` and `read_s` are what the speculator says of itself, 0 when it does not.
+    `n_draft_max`, `n_draft_min` and `read_s` are what the speculator says of itself, 0 when it does not; `n_judged`
+    counts the verdicts on its proposals, those of earlier generations included.
     """
 
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
@@ -39,6 +40,7 @@ class Watched:
         self.read_s = optional_seconds(speculator, "read_s")
         self.account = CallAccount(options.overhead)
         self.call_s = 0.0
+        self.n_judged = 0  # verdicts on its proposals, of all generations
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
         self.begin()
 
@@ -107,6 +109,7 @@ class Watched:
     def compare(self, history: History) -> bool:
         """Judge the open proposal by the new tokens of the history; True when that closed it."""
         said = history.view()[self.seen :].tolist()
+        self.n_judged += len(said) > 0
         proposed = self.proposal[self.n_right : self.n_right + len(said)]
         n_right = len(proposed)
         if proposed != said[:n_right]:

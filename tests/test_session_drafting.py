@@ -157,19 +157,23 @@ def test_a_loaded_session_drafts_as_the_saved_one_would(
 
 
 def test_without_what_was_learned_a_loaded_session_drafts_otherwise(make: Callable[..., Llama], tmp_path: Path):
-    """So the law above is not empty: the answers of an undone turn are in the saved table, and not in the text."""
-    path, spec = tmp_path / "talk.session", "suffix"
+    """So the law above is not empty: the answers of an undone turn are in the saved table, and not in the text.
+
+    They are drawn hot, so that they do not only repeat what stands before them.
+    """
+    path, spec, hot = tmp_path / "talk.session", "suffix", HOW | {"temperature": 2.0, "seed": 5}
     session = Session(make(spec=spec))
     session.generate(FIRST, **HOW)
-    session.generate(SECOND, **HOW)
+    session.generate(SECOND, **hot)
     session.undo()
     session.save(path)
-    expected = session.generate(SECOND, **HOW)
-    assert rounds(Session.load(path, make(spec=spec)).generate(SECOND, **HOW)) == rounds(expected)
+    expected = session.generate(SECOND, **hot)
+    assert expected.stats.n_accepted > 30
+    assert rounds(Session.load(path, make(spec=spec)).generate(SECOND, **hot)) == rounds(expected)
     write_session(path, replace(read_session(path), drafting=None))
-    forgetful = Session.load(path, make(spec=spec)).generate(SECOND, **HOW)
+    forgetful = Session.load(path, make(spec=spec)).generate(SECOND, **hot)
     assert forgetful.tokens == expected.tokens
-    assert rounds(forgetful) != rounds(expected)
+    assert forgetful.stats.n_accepted < expected.stats.n_accepted - 5
 
 
 def test_a_loaded_draft_model_reads_only_what_is_new(make: Callable[..., Llama], tmp_path: Path):
