@@ -91,6 +91,9 @@ class CostModel:
     N_SAMPLES = 8
     N_REMEMBERED = 64
 
+    hears_decodes = True
+    """Whether what a sequence's decodes take is told to it."""
+
     def __init__(self, options: BudgetOptions, ratios: Mapping[int, float] | None = None) -> None:
         self.n_widths = options.width_max
         self._measured = options.measured
@@ -199,6 +202,8 @@ class CostModel:
         own = np.array([self._known[width] / prior[width] for width in knots])
         # A width seen once may have been a bad moment; the one that was seen most tells how fast the machine is.
         stretch = (weights * own + _PRIOR_WEIGHT * own[weights.argmax()]) / (weights + _PRIOR_WEIGHT)
+        if knots[0] == 1:  # all is weighed against it, and wide decodes are disturbed by what it is not
+            stretch[0] = own[0]
         widths = np.arange(self.n_widths + 1)
         curve: NDArray[np.float64] = np.maximum.accumulate(prior * np.interp(widths, knots, stretch))
         return curve
@@ -227,12 +232,15 @@ class RoundCosts:
     Attributes:
         n_pending: decided tokens that ride in front of the draft.
         rollback: save and undo of a rejected draft.
+        after: what the next round takes longer where it is plain, as often as it is: a decode of another width than the
+            one before it builds a graph first.
         keeps_accepted: a rollback loses no accepted token, so nothing rides again.
         draft_token: each token of the draft, where drafting is still to be done.
     """
 
     n_pending: int = 1
     rollback: float = 0.0
+    after: float = 0.0
     keeps_accepted: bool = False
     draft_token: float = 0.0
 
@@ -243,7 +251,7 @@ class RoundCosts:
         """
         curve, n_pending = cost.costs(), self.n_pending
         last = len(curve) - 1
-        seconds = curve[min(n_pending + n_drafted, last)] - curve[min(n_pending, last)]
+        seconds = curve[min(n_pending + n_drafted, last)] - curve[min(n_pending, last)] + self.after
         if n_accepted < n_drafted:
             seconds += self.rollback
         return n_accepted - seconds / curve[1]
@@ -304,7 +312,7 @@ def _seconds(
         n_pending: decided tokens in front of the draft.
     """
     whole, rejected = curve[n_pending + length], 1.0 - chance
-    seconds = whole + round_costs.draft_token * length + rejected * round_costs.rollback
+    seconds = whole + round_costs.draft_token * length + rejected * round_costs.rollback + round_costs.after
     if not round_costs.keeps_accepted:
         # What was accepted of a rejected draft rides in front of the next one, at the cost of a wider decode.
         slope = (whole - curve[n_pending]) / length

@@ -21,6 +21,7 @@ from pyspec.reading import Reading
 from pyspec.rounds import Decision
 from pyspec.speculators import History, Speculator, Tokens, checked_accept, checked_begin
 from pyspec.stats import DraftingCounts
+from pyspec.undisturbed import N_CALM, Undisturbed
 from pyspec.watched import Watched
 
 __all__ = ["BudgetedDrafting"]
@@ -37,8 +38,6 @@ _HEAVY = 1.0
 """Decodes: a call that takes longer is paid by its speculator alone, and silences no other."""
 
 _LOOK_AGAIN = 16  # tokens, where reading does not pay yet
-_PLAIN_SEEN_EVERY = 8  # where nobody is asked, one in so many decodes tells what plain decoding costs
-
 _CLEARLY = 1.15
 """So many times the gain of one before it must a member promise: the highest of estimates mostly errs upwards."""
 
@@ -71,6 +70,7 @@ class BudgetedDrafting(Drafting):
         self._heavy_s = 0.0  # of this round's calls, those that are paid by the speculators alone
         self._quiet_until = 0  # at shorter histories nobody is thought about
         self._n_prompt = 0
+        self._undisturbed = Undisturbed(cost) if options.measured and cost.hears_decodes else None
 
     def begin(self, prompt: Tokens) -> None:
         """As `Drafting.begin`; costs and records of earlier generations stay."""
@@ -79,6 +79,8 @@ class BudgetedDrafting(Drafting):
         self._chosen = self._leader = None
         self._quiet_until = 0
         self._n_prompt = len(prompt)
+        if self._undisturbed is not None:
+            self._undisturbed.begin()
         self._judged_s = self._thought_s = 0.0
         self._allowance.begin()
         for member in self._members:
@@ -87,7 +89,10 @@ class BudgetedDrafting(Drafting):
 
     def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
         """As `Drafting.draft`, cut to the length that pays."""
+        if not self._quiet_until and self._undisturbed is not None and self._undisturbed.is_wanted:
+            self._quiet_until = len(history) + N_CALM
         if len(history) < self._quiet_until:
+            self._thought_s = 0.0
             self.counts.n_silent += 1
             self.decision = _NOT_ASKED
             return []
@@ -120,10 +125,14 @@ class BudgetedDrafting(Drafting):
         return draft
 
     def observe(self, width: int, decode_s: float, rollback_s: float) -> None:
-        """Learn the cost of the width, and of going back."""
-        if self._quiet_until and width == 1 and self.n_rounds % _PLAIN_SEEN_EVERY:
-            return
-        self.cost.observe(width, decode_s)
+        """Learn the cost of the width, of going back, and of what disturbs plain decodes."""
+        if self._undisturbed is None:
+            self.cost.observe(width, decode_s)
+        elif self._quiet_until and width == 1:
+            self._undisturbed.rest(decode_s)
+        else:
+            self._undisturbed.observe(width, decode_s, self._thought_s)
+            self._round.after = self._undisturbed.after
         if self.options.measured and rollback_s > 0:
             self._round.rollback += _FADE * (rollback_s - self._round.rollback)
 
@@ -268,10 +277,12 @@ class BudgetedDrafting(Drafting):
         self.counts.n_silent += 1
         self.decision = self._why_silent(n_history)
         self._leader, quiet_until = None, 0
+        self._thought_s = self._thinking_s(start)
         if not any(member.is_open or member.decodes for member in self._members):
             quiet_until = min((member.ask_at for member in self._members), default=0)
         if self._is_timed:
-            thought = self._thinking_s(start) / self.cost.plain
+            disturbed = self._undisturbed.disturbed if self._undisturbed is not None else 0.0
+            thought = (self._thought_s + disturbed) / self.cost.plain
             quiet_until = max(quiet_until, n_history + self._allowance.spend(n_history, thought))
             costly = self._members[len(self._cheap) :]
             soon = [max(one.ask_at, one.probe_at if one.probe_gap else 0) for one in costly]

@@ -22,13 +22,16 @@ __all__ = ["WIDTHS", "cached_width_costs", "measure_width_costs"]
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 
-_VERSION = 1
+_VERSION = 2
 _FOLDER = "width-costs"
 _ENOUGH_S, _LIMIT_S = 0.1, 0.75
 """Turns are repeated for the first; widths whose turns would take longer than the second are left out."""
 
 _N_TURNS_MIN, _N_TURNS_MAX = 2, 8
 _STEADY = 1.25
+
+_FAST_S = 0.01
+"""Where plain decodes take less, building a graph shows; a recurrent memory's is built for the first two of a text."""
 
 _log = logging.getLogger("pyspec")
 
@@ -88,13 +91,14 @@ def measure_width_costs(context: Context, widths: Sequence[int], *, seq_id: int 
     try:
         limit_s = _LIMIT_S / (1 + _N_TURNS_MIN)
         plain_s = _turn(context, widths[:1], seq_id)[1]  # the first decodes of a context are slower
-        chosen = list(_turn(context, widths, seq_id, limit_s=limit_s)) if 3 * plain_s < limit_s else []
+        n_before = 2 if plain_s < _FAST_S else 1
+        chosen = list(_turn(context, widths, seq_id, n_before, limit_s=limit_s)) if 3 * plain_s < limit_s else []
         while len(chosen) > 1 and (
             len(turns) < _N_TURNS_MIN or (len(turns) < _N_TURNS_MAX and perf_counter() - start < _ENOUGH_S)
         ):
             if perf_counter() - start > 2 * _LIMIT_S:
                 break
-            turns.append(_turn(context, chosen, seq_id))
+            turns.append(_turn(context, chosen, seq_id, n_before))
     finally:
         context.clear()
     found = {}
@@ -107,15 +111,20 @@ def measure_width_costs(context: Context, widths: Sequence[int], *, seq_id: int 
     return found
 
 
-def _turn(context: Context, widths: Sequence[int], seq_id: int, *, limit_s: float = inf) -> dict[int, float]:
-    """Seconds of a decode of each width, up to the one before that which would exceed the limit of all together."""
+def _turn(
+    context: Context, widths: Sequence[int], seq_id: int, n_before: int = 1, *, limit_s: float = inf
+) -> dict[int, float]:
+    """Seconds of a decode of each width, up to the one before that which would exceed the limit of all together.
+
+    Plain decodes follow each other in a text: `n_before` of them come first.
+    """
     rng = np.random.default_rng(1)
     tokens = rng.integers(0, context.model.vocab.n_tokens, _cells(widths)).astype(np.int32)
     begin = perf_counter()
     context.clear()
     taken: dict[int, float] = {}
     pos, before = 0, 1
-    for width in (1, *widths):  # plain decodes follow each other: the first one has another's graph before it
+    for width in (*[1] * n_before, *widths):
         if taken and perf_counter() - begin + taken[before] * width / before > limit_s:
             break
         start = perf_counter()
@@ -128,7 +137,7 @@ def _turn(context: Context, widths: Sequence[int], seq_id: int, *, limit_s: floa
 
 def _cells(widths: Sequence[int]) -> int:
     """Positions of one turn."""
-    return 1 + sum(widths)
+    return 2 + sum(widths)
 
 
 def _parse(data: Any) -> dict[int, float]:

@@ -37,13 +37,14 @@ class World:
         n_prompt: int = 4,
         unit: float = 1.0,
         known: bool = False,
+        believed: float | None = None,
         **options: Any,
     ) -> None:
         self.text = list(text)
         self.slope = slope
         self.unit = unit
         self.n_prompt = n_prompt
-        settings = BudgetOptions(**options)
+        settings = BudgetOptions(**options, **({} if believed is None else {"slope": believed}))
         cost = CostModel(settings, {1: 1.0, 2: 1.0 + slope, 48: 1.0 + 47 * slope} if known else None)
         self.drafting = BudgetedDrafting(speculator, settings, cost=cost, keeps_accepted=True)
         self.widths: list[int] = []
@@ -358,10 +359,7 @@ def test_a_costly_speculator_that_cannot_pay_even_if_always_right_is_never_asked
     """With one more token at 0.5 decodes, a draft of one pays if it takes less than half a decode."""
     script = slow(lambda i: False)
     script.token_s, script.n_draft_max = token_s * unit, n_draft_max
-    options = {} if known else {"slope": 0.5}
-    world = World(TEXT, script, slope=0.5, unit=unit, known=known)
-    world.drafting.cost = world.drafting.cost if known else CostModel(BudgetOptions(**options))
-    world.run()
+    World(TEXT, script, slope=0.5, unit=unit, known=known, believed=0.5).run()
     assert bool(script.calls) == (token_s < 0.5)
 
 

@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "config", "rounds", "oracle", "html", "summary", "stats", "cache", "models", "progress"} | {"shown"},
     {"_core"},
     {"speculators", "verify", "text", "budget", "acceptance", "agreement", "watched", "drafting", "residual"}
-    | {"allowance", "reading", "budgeted", "constraint", "halt", "logprobs"},
+    | {"allowance", "reading", "undisturbed", "budgeted", "constraint", "halt", "logprobs"},
     {"memory", "rollback", "sequence", "widths", "exact", "assembly", "checkpoints", "held"}
     | {"cost_cache", "width_costs", "read_costs", "flash_attention"},
     {"speculators.draft_model", "request", "decoder"},

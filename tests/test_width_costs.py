@@ -73,6 +73,14 @@ def test_what_decodes_take_is_what_is_found(tiny: Model, monkeypatch: pytest.Mon
     assert found == pytest.approx({w: 0.001 * (1 + 0.25 * (w - 1)) for w in (1, 2, 4, 8, 16, 32)})
 
 
+def test_a_plain_decode_is_one_that_follows_others(tiny: Model, monkeypatch: pytest.MonkeyPatch):
+    """The first two of a text build their graphs, where memory is recurrent."""
+    clock = Clock(monkeypatch, lambda width, n: 0.001 * width + 0.001 * (clock.context_pos() < 2))
+    context = context_of(tiny)
+    clock.context_pos = lambda: context.seq_pos_max(0) + 1 - clock.widths[-1]
+    assert measure_width_costs(context, (1, 2))[1] == pytest.approx(0.001)
+
+
 def test_the_best_of_the_turns_counts(tiny: Model, monkeypatch: pytest.MonkeyPatch):
     Clock(monkeypatch, lambda width, n: 0.001 * width * (3 if n % 2 else 1))
     assert measure_width_costs(context_of(tiny), (1, 2))[2] == pytest.approx(0.002)
@@ -114,7 +122,7 @@ def test_slow_decodes_leave_out_the_wide_ones(
 def test_a_machine_that_becomes_slow_is_given_up(tiny: Model, monkeypatch: pytest.MonkeyPatch):
     clock = Clock(monkeypatch, lambda width, n: 0.001 if len(clock.widths) < 10 else 0.7)
     assert measure_width_costs(context_of(tiny), (1, 2, 4, 8)) == {}
-    assert clock.widths == [1, 1] + [1, 1, 2, 4, 8] * 2, "two turns that find out, one that takes too long"
+    assert clock.widths == [1, 1] + [1, 1, 1, 2, 4, 8] * 2, "two turns that find out, one that takes too long"
 
 
 # ------------------------------------------------------------------ the cache

@@ -30,6 +30,8 @@ class BatchCost(CostModel):
             (llama.cpp's recurrent and hybrid memory, `split_equal` in src/llama-batch.cpp).
     """
 
+    hears_decodes = False
+
     def __init__(self, options: BudgetOptions, shared: CostModel, *, splits: bool) -> None:
         super().__init__(options)
         self._shared = shared
