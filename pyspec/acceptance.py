@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import mul
+from operator import index, mul
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class AcceptanceRecord:
         self._keep_rows = [1.0 - 1.0 / (options.memory << i) for i in range(len(self._rows))]
         self._chances = [0.0] * N_STREAK
         self._n_current = 0  # of the chances, the first ones are up to date
+        self.n_verdicts = 0  # on proposals, counted by whoever judges them
 
     def observe(self, streak: int, match_length: int, right: bool) -> None:
         """A token after `streak` right ones in a row, from a match of `match_length`, was `right` or not."""
@@ -102,10 +103,13 @@ class AcceptanceRecord:
         return list(accumulate(chances, mul))
 
     def get_state(self) -> dict[str, Any]:
-        """What was observed: `first` [n_classes, 2], `later` [N_STREAK, 2] (all tokens, right ones), `rows` [n]."""
+        """What was observed: `first` [n_classes, 2], `later` [N_STREAK, 2] (all tokens, right ones), `rows` [n].
+
+        And how many `n_verdicts` there were.
+        """
         shares = {"first": self._first, "later": self._later}
         state = {name: np.array([(one.n, one.right) for one in row], np.float64) for name, row in shares.items()}
-        return state | {"rows": np.array(self._rows, np.float64)}
+        return state | {"rows": np.array(self._rows, np.float64), "n_verdicts": self.n_verdicts}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Expect what the saved record did.
@@ -115,7 +119,8 @@ class AcceptanceRecord:
         """
         try:
             first, later, rows = (np.asarray(state[name], np.float64) for name in ("first", "later", "rows"))
-        except (KeyError, TypeError, ValueError) as error:
+            n_verdicts = index(state.get("n_verdicts", 0))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(reason=f"no record of acceptance: {error!r}") from error
         if (first.shape, later.shape, rows.shape) != ((len(self._first), 2), (N_STREAK, 2), (len(self._rows),)):
             raise StateError(reason=f"a record of acceptance with {first.shape}, {later.shape}, {rows.shape} numbers")
@@ -123,10 +128,10 @@ class AcceptanceRecord:
         n, right = pairs.T
         if not (np.isfinite(pairs).all() and ((right >= 0) & (right <= n)).all()):
             raise StateError(reason="a record of acceptance with more right tokens than tokens, or fewer than none")
-        if not ((first[:, 0] > 0).all() and np.isfinite(rows).all() and (rows >= 1).all()):
+        if n_verdicts < 0 or not ((first[:, 0] > 0).all() and np.isfinite(rows).all() and (rows >= 1).all()):
             raise StateError(reason="a record of acceptance without observations")
         self._first, self._later = ([_Share(n, right) for n, right in part.tolist()] for part in (first, later))
-        self._rows, self._n_current = rows.tolist(), 0
+        self._rows, self._n_current, self.n_verdicts = rows.tolist(), 0, n_verdicts
 
     def _bring_up_to_date(self, n: int) -> None:
         """Chances after 1, 2, ... right tokens: each leans on the one before as far as it was not seen itself."""

@@ -137,7 +137,7 @@ class CostModel:
 
     def _forget(self) -> None:
         for width, at in list(self._seen_at.items()):
-            if self._n_seen - at > self.N_REMEMBERED:
+            if width > 1 and self._n_seen - at > self.N_REMEMBERED:
                 del self._seen_at[width], self._samples[width], self._known[width]
                 self._curve = None
 
@@ -202,7 +202,7 @@ class CostModel:
         own = np.array([self._known[width] / prior[width] for width in knots])
         # A width seen once may have been a bad moment; the one that was seen most tells how fast the machine is.
         stretch = (weights * own + _PRIOR_WEIGHT * own[weights.argmax()]) / (weights + _PRIOR_WEIGHT)
-        if knots[0] == 1:  # all is weighed against it, and wide decodes are disturbed by what it is not
+        if knots[0] == 1 and weights[0] > 1:  # wide decodes, which are disturbed, do not tell what it takes
             stretch[0] = own[0]
         widths = np.arange(self.n_widths + 1)
         curve: NDArray[np.float64] = np.maximum.accumulate(prior * np.interp(widths, knots, stretch))
@@ -251,7 +251,9 @@ class RoundCosts:
         """
         curve, n_pending = cost.costs(), self.n_pending
         last = len(curve) - 1
-        seconds = curve[min(n_pending + n_drafted, last)] - curve[min(n_pending, last)] + self.after
+        seconds = curve[min(n_pending + n_drafted, last)] - curve[min(n_pending, last)]
+        if n_pending == 1:  # else the alternative is wide, too
+            seconds += self.after
         if n_accepted < n_drafted:
             seconds += self.rollback
         return n_accepted - seconds / curve[1]
@@ -312,7 +314,9 @@ def _seconds(
         n_pending: decided tokens in front of the draft.
     """
     whole, rejected = curve[n_pending + length], 1.0 - chance
-    seconds = whole + round_costs.draft_token * length + rejected * round_costs.rollback + round_costs.after
+    seconds = whole + round_costs.draft_token * length + rejected * round_costs.rollback
+    if n_pending == 1:  # else the alternative is wide, too
+        seconds += round_costs.after
     if not round_costs.keeps_accepted:
         # What was accepted of a rejected draft rides in front of the next one, at the cost of a wider decode.
         slope = (whole - curve[n_pending]) / length

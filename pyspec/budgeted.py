@@ -37,7 +37,6 @@ _SURE = 32
 _HEAVY = 1.0
 """Decodes: a call that takes longer is paid by its speculator alone, and silences no other."""
 
-_LOOK_AGAIN = 16  # tokens, where reading does not pay yet
 _CLEARLY = 1.15
 """So many times the gain of one before it must a member promise: the highest of estimates mostly errs upwards."""
 
@@ -69,7 +68,7 @@ class BudgetedDrafting(Drafting):
         self._judged_s = self._thought_s = 0.0  # seconds of the last call of `_judge`, and of thinking about a draft
         self._heavy_s = 0.0  # of this round's calls, those that are paid by the speculators alone
         self._quiet_until = 0  # at shorter histories nobody is thought about
-        self._n_prompt = 0
+        self._n_prompt = self._n_history = 0  # tokens of the generation's prompt, and of its history
         self._undisturbed = Undisturbed(cost) if options.measured and cost.hears_decodes else None
 
     def begin(self, prompt: Tokens) -> None:
@@ -78,18 +77,18 @@ class BudgetedDrafting(Drafting):
         self.drafted, self.laws = [], []
         self._chosen = self._leader = None
         self._quiet_until = 0
-        self._n_prompt = len(prompt)
+        n_before, self._n_prompt, self._n_history = self._n_history, len(prompt), len(prompt)
         if self._undisturbed is not None:
             self._undisturbed.begin()
         self._judged_s = self._thought_s = 0.0
         self._allowance.begin()
         for member in self._members:
-            member.begin()
+            member.begin(len(prompt), n_before)
             checked_begin(member.speculator, prompt)
 
     def draft(self, history: History, n_max: int, *, n_pending: int, n_vocab: int) -> list[int]:
         """As `Drafting.draft`, cut to the length that pays."""
-        if not self._quiet_until and self._undisturbed is not None and self._undisturbed.is_wanted:
+        if not self._quiet_until and n_pending == 1 and self._undisturbed is not None and self._undisturbed.is_wanted:
             self._quiet_until = len(history) + N_CALM
         if len(history) < self._quiet_until:
             self._thought_s = 0.0
@@ -128,10 +127,11 @@ class BudgetedDrafting(Drafting):
         """Learn the cost of the width, of going back, and of what disturbs plain decodes."""
         if self._undisturbed is None:
             self.cost.observe(width, decode_s)
-        elif self._quiet_until and width == 1:
-            self._undisturbed.rest(decode_s)
         else:
-            self._undisturbed.observe(width, decode_s, self._thought_s)
+            if self._quiet_until and width == 1 and not self._thought_s:
+                self._undisturbed.rest(decode_s)
+            else:
+                self._undisturbed.observe(width, decode_s, self._thought_s)
             self._round.after = self._undisturbed.after
         if self.options.measured and rollback_s > 0:
             self._round.rollback += _FADE * (rollback_s - self._round.rollback)
@@ -140,12 +140,14 @@ class BudgetedDrafting(Drafting):
         """Judge all open proposals by what the target said."""
         self.drafted, self.laws = [], []
         self.n_rounds += 1
+        self._n_history = len(history)
         chosen, self._chosen = self._chosen, None
         if not n_drafted:
             if chosen is not None and not chosen.n_right:
                 chosen.decoded = False  # it could not be saved for
             if not self._quiet_until:
                 self._judge(history)
+            self._thought_s = 0.0
             return
         for member in self._members:
             if member is not chosen:
@@ -158,6 +160,7 @@ class BudgetedDrafting(Drafting):
         if self._is_timed:
             saved = self._round.saved(self.cost, n_drafted, n_accepted)
             self._allowance.gain(len(history) - n_accepted - 1, saved, self._thought_s / self.cost.plain)
+        self._thought_s = 0.0
 
     def get_state(self) -> dict[str, Any]:
         """As `Drafting.get_state`, with the records of acceptance; costs are this machine's and are measured anew."""
@@ -226,30 +229,27 @@ class BudgetedDrafting(Drafting):
         costs = replace(self._round, draft_token=token_s)
         streak = member.streak if len(history) - member.seen <= 1 else 0
         n, ratio = best_length(member.record.expected(streak, 0, n_max), self.cost, costs, gain=self.options.gain)
-        if n == 0 or ratio <= best:
-            if best > 1.0 or not self._may_probe(member, len(history), n_max, costs):
-                return 0, 1.0
-            n, ratio = min(n_max, max(_N_PROBE, member.n_draft_min)), math.inf
-        elif self._reading(member, len(history)).pays(ratio):
+        if n and ratio > best and self._reading(member, history).pays(1.0 + ratio - max(best, 1.0)):
             member.probe_gap = 0
-        else:
-            member.ask_at = len(history) + _LOOK_AGAIN
+        elif best > 1.0 or not self._may_probe(member, history, n_max, costs):
             return 0, 1.0
+        else:
+            n, ratio = min(n_max, max(_N_PROBE, member.n_draft_min)), math.inf
         if member.is_open:
             self._close(member)
         self._ask(member, history, n, n_vocab)
         return len(member.proposal), ratio
 
-    def _may_probe(self, member: Watched, n_history: int, n_max: int, costs: RoundCosts) -> bool:
+    def _may_probe(self, member: Watched, history: History, n_max: int, costs: RoundCosts) -> bool:
         """Whether it is time to see if a speculator with a bad record has become better; ever more rarely.
 
         Not where drafts of its longest would not pay even if they were always right.
         """
-        first, every = member.probe_gap == 0, self.options.probe_every
+        n_history, first, every = len(history), member.probe_gap == 0, self.options.probe_every
         if not first and n_history < member.probe_at:
             return False
         can_pay, most = best_length([1.0] * n_max, self.cost, costs, gain=self.options.gain)
-        wait = self._reading(member, n_history).wait(most, member.probe_gap) if can_pay and not first else 0
+        wait = self._reading(member, history).wait(most, member.probe_gap) if can_pay and not first else 0
         probes = can_pay > 0 and not first and not wait
         if first or not can_pay:
             member.probe_gap = every
@@ -260,15 +260,15 @@ class BudgetedDrafting(Drafting):
         self.counts.n_probes += probes
         return probes
 
-    def _reading(self, member: Watched, n_history: int) -> Reading:
+    def _reading(self, member: Watched, history: History) -> Reading:
         """What it must read before it can draft; nothing where seconds are not known."""
-        plain = self.cost.plain if self._is_timed else math.inf
+        plain, n_history = self.cost.plain if self._is_timed else math.inf, len(history)
         return Reading(
-            decodes=member.reading_s(n_history) / plain,
+            decodes=member.read_s * member.n_unread(history) / plain,
             of_token=member.read_s / plain,
             n_said=n_history - self._n_prompt,
             n_since=n_history - max(member.probed_at, self._n_prompt),
-            n_judged=member.n_judged,
+            n_judged=member.record.n_verdicts,
         )
 
     # ------------------------------------------------------------- parts
@@ -302,7 +302,7 @@ class BudgetedDrafting(Drafting):
         saved, member.saved = member.saved, 0.0
         if self._is_timed and not member.decodes and (member.decoded or owed > _HEAVY):
             rest = member.account.settle(saved, owed)
-            member.ask_at = max(member.ask_at, member.seen + rest)
+            member.rest(member.seen + rest)
 
     @property
     def _is_timed(self) -> bool:

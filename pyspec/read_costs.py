@@ -7,6 +7,7 @@ follows from it to `pyspec.budgeted`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -21,9 +22,12 @@ __all__ = ["cached_read_cost", "measure_read_cost"]
 
 _VERSION = 1
 _FOLDER = "read-costs"
-_N_TOKENS = 64
+_N_TOKENS = (64, 512)  # of the first turn, and where that takes little
 _N_TURNS = 3
 _LIMIT_S = 0.5
+_STEADY = 1.25
+_GUESS = 0.1
+"""Of a decode of one token, for each token that is read, where measuring would take long; CPUs take more, GPUs less."""
 
 _log = logging.getLogger("pyspec")
 
@@ -40,46 +44,59 @@ def cached_read_cost(
         settings: whatever else it depends on, beside the model file and the context's sizes.
 
     Returns:
-        0.0 where measuring would take long, or a decode failed.
+        A guess where measuring would take long, or a decode failed.
     """
     if token_s > _LIMIT_S / _N_TURNS:
-        return 0.0
+        return _GUESS * token_s
     kept = CostCache(context, _FOLDER, version=_VERSION, settings=settings)
     found = kept.read(_parse)
     if found is None:
         try:
-            found = measure_read_cost(context, seq_id=seq_id)
+            found, is_steady = measure_read_cost(context, seq_id=seq_id)
         except PyspecError as error:
             _log.warning("reading could not be timed: %s", error)
-            return 0.0
-        kept.write({"read_s": found})
+            return _GUESS * token_s
+        if is_steady:
+            kept.write({"read_s": found})
     return found
 
 
-def measure_read_cost(context: Context, *, seq_id: int = 0) -> float:
-    """Seconds of each token of a short prompt of random tokens: the best of some turns, while they take little time.
+def measure_read_cost(context: Context, *, seq_id: int = 0) -> tuple[float, bool]:
+    """Seconds of each token of a prompt of random tokens: the best of some turns, while they take little time.
 
     Args:
         context: nothing may be in its memory, and nothing is afterwards.
         seq_id: the sequence to use.
 
+    Returns:
+        (seconds, whether the two best turns agree).
+
     Raises:
         PyspecError: a decode failed.
     """
-    n_tokens = max(1, min(_N_TOKENS, context.n_batch, context.n_ctx_seq // 2))
-    tokens = np.random.default_rng(1).integers(0, context.model.vocab.n_tokens, n_tokens).astype(np.int32)
+    most = max(1, min(context.n_batch, context.n_ctx_seq // 2))
+    few, many = (min(n, most) for n in _N_TOKENS)
+    tokens = np.random.default_rng(1).integers(0, context.model.vocab.n_tokens, many).astype(np.int32)
     begin = perf_counter()
-    taken: list[float] = []
+
+    def turn(n_tokens: int) -> float:
+        context.clear()
+        start = perf_counter()
+        context.decode(tokens[:n_tokens], pos=0, seq_id=seq_id, n_outputs=1)
+        context.argmax_rows()  # waits for the device
+        return (perf_counter() - start) / n_tokens
+
     try:
+        taken = [turn(few)]
+        n_tokens = many if taken[0] * many * _N_TURNS < _LIMIT_S else few
+        if n_tokens > few:
+            taken.clear()
         while len(taken) < _N_TURNS and perf_counter() - begin < _LIMIT_S:
-            context.clear()
-            start = perf_counter()
-            context.decode(tokens, pos=0, seq_id=seq_id, n_outputs=1)
-            context.argmax_rows()  # waits for the device
-            taken.append(perf_counter() - start)
+            taken.append(turn(n_tokens))
     finally:
         context.clear()
-    return min(taken) / n_tokens
+    best, second = sorted([*taken, math.inf])[:2]
+    return best, second <= _STEADY * best
 
 
 def _parse(data: Any) -> float:

@@ -20,8 +20,8 @@ _SHARE = 0.015
 _N_LIKELY = 64
 """Tokens that are likely to come, beside as many as came so far."""
 
-_BELIEVED, _RATIO = 0.5, 1.25
-"""What of a promise is believed before the record is proven, and the least that must be promised then."""
+_BELIEVED = 0.5
+"""What of a promise is believed before the record is proven."""
 
 _HOPE = 0.05
 """The chance of the first probe to find that drafts are as good as they can be; of later ones, the less."""
@@ -56,9 +56,7 @@ class Reading:
         """For a draft that promises so many times the tokens a second."""
         if self._is_little:
             return True
-        if self.n_judged >= _N_PROVEN:
-            return self._is_won_back(ratio - 1.0)
-        return ratio >= _RATIO and self._is_won_back(_BELIEVED * (ratio - 1.0))
+        return self._is_won_back((ratio - 1.0) * (1.0 if self.n_judged >= _N_PROVEN else _BELIEVED))
 
     def wait(self, most: float, gap: int) -> int:
         """Tokens to wait with a probe, 0 for none.
@@ -67,8 +65,11 @@ class Reading:
             most: times the tokens a second, if its drafts were always right.
             gap: tokens to wait where waiting makes it no less.
         """
-        if self._is_little or self._is_won_back(_HOPE / (1 + self.n_judged) * (most - 1.0)):
+        hope = _HOPE / (1 + self.n_judged) * (most - 1.0)
+        if self._is_little or self._is_won_back(hope):
             return 0
-        if self.of_token >= 0.5 * _SHARE:
-            return gap
-        return math.ceil((self.decodes - _SHARE * self.n_since) / (_SHARE - self.of_token))
+        waits = [gap]
+        for share, n in ((_SHARE, self.n_since), (hope, self.n_said + _N_LIKELY)):
+            if share > self.of_token:  # else each more token adds more than it allows
+                waits.append(math.ceil((self.decodes - share * n) / (share - self.of_token)))
+        return max(1, min(waits))

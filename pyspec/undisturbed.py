@@ -10,18 +10,19 @@ from pyspec.budget import CostModel
 
 __all__ = ["N_CALM", "Undisturbed"]
 
-N_CALM = 3
-"""Plain decodes on end until one is as fast as in plain decoding: each of the first two may build a graph."""
+N_CALM = 4
+"""Plain decodes on end of which the last two are as fast as in plain decoding: each of the first may build a graph."""
 
 _FAST_S = 0.01
 """Where a plain decode takes longer, what disturbs it does not show."""
 
-_LOOK_EVERY = 48
-"""Decodes without an undisturbed one; less than a cost model remembers."""
+_LOOK_EVERY = 128
+"""Decodes without an undisturbed one."""
 
 _SEEN_EVERY = 8
 _LIGHT = 0.02  # decodes of thinking that disturb nothing
-_FADE = 0.2
+_FADE, _FORGET = 0.2, 0.9
+_TELLING = (N_CALM - 1, N_CALM)
 
 
 class Undisturbed:
@@ -45,12 +46,12 @@ class Undisturbed:
     @property
     def after(self) -> float:
         """Seconds that a plain decode behind a wide one takes longer, times how often one comes there."""
-        return max(0.0, self._after)
+        return max(0.0, self._after) if self._shows else 0.0
 
     @property
     def disturbed(self) -> float:
         """Seconds that a plain decode behind thinking takes longer."""
-        return max(0.0, self._disturbed)
+        return max(0.0, self._disturbed) if self._shows else 0.0
 
     @property
     def is_wanted(self) -> bool:
@@ -63,7 +64,7 @@ class Undisturbed:
 
     def rest(self, seconds: float) -> None:
         """A plain decode took so many `seconds` where nobody thought about drafts."""
-        if self._n_calm % _SEEN_EVERY and self._n_calm + 1 != N_CALM:
+        if self._n_calm % _SEEN_EVERY and self._n_calm + 1 not in _TELLING:
             self._n_calm += 1
         else:
             self.observe(1, seconds, 0.0)
@@ -83,8 +84,9 @@ class Undisturbed:
             self._after += _FADE * (more - self._after)
         elif width == 1 and not calm:
             self._disturbed += _FADE * (more - self._disturbed)
-        if self._n_calm == N_CALM or (calm and self._n_calm % _SEEN_EVERY == 1 and self._n_calm > N_CALM):
+        if self._n_calm in _TELLING or (self._n_calm > N_CALM and self._n_calm % _SEEN_EVERY == 1):
             self._n_since = 0
+            self._after *= _FORGET  # no wide decode tells about it
         elif width == 1:
             return
         self._cost.observe(width, seconds)

@@ -12,11 +12,12 @@ from time import perf_counter
 from pyspec.acceptance import AcceptanceRecord
 from pyspec.allowance import CallAccount
 from pyspec.budget import BudgetOptions
-from pyspec.speculators import History, Speculator, checked_draft, optional, optional_seconds
+from pyspec.speculators import History, Speculator, checked_draft, checked_unread, optional, optional_seconds
 
 __all__ = ["Watched"]
 
 _N_CALLS = 8
+_N_READ = 64  # tokens that tell what reading one takes
 _FADE = 0.25
 _OUTLIER = 2.0  # times what calls take: a busy machine
 
@@ -26,8 +27,7 @@ class Watched:
 
     `call_s` is what a call takes, 0 when unknown: as it is between decodes, which leave nothing of it in the caches.
     `owed_s` is what the last call took and is not paid yet, and `saved` how many decodes its draft saved so far.
-    `n_draft_max`, `n_draft_min` and `read_s` are what the speculator says of itself, 0 when it does not; `n_judged`
-    counts the verdicts on its proposals, those of earlier generations included.
+    `n_draft_max`, `n_draft_min` and `read_s` are what the speculator says of itself, 0 when it does not.
     """
 
     def __init__(self, speculator: Speculator, options: BudgetOptions) -> None:
@@ -40,18 +40,24 @@ class Watched:
         self.read_s = optional_seconds(speculator, "read_s")
         self.account = CallAccount(options.overhead)
         self.call_s = 0.0
-        self.n_judged = 0  # verdicts on its proposals, of all generations
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
-        self.begin()
+        self._rest_until = 0
+        self.begin(0, 0)
 
-    def begin(self) -> None:
-        """A generation starts: what was learned stays, what was proposed does not."""
+    def begin(self, n_prompt: int, n_before: int) -> None:
+        """A generation starts: what was learned stays, and what is left of a rest; what was proposed does not.
+
+        Args:
+            n_prompt: tokens of its prompt.
+            n_before: tokens of the history where the one before it ended.
+        """
+        self._rest_until = n_prompt + max(0, self._rest_until - n_before)
         self.proposal: list[int] = []
         self.n_right = 0  # tokens of the proposal that the history has confirmed
         self.streak = 0
         self.match_length = 0
         self.seen = 0  # length of the history up to which the proposal was compared
-        self.ask_at = 0
+        self.ask_at = self._rest_until
         self.asked_at = -1  # length of the history at the last call
         self.n_useless = 0
         self.probe_gap = 0
@@ -78,24 +84,37 @@ class Watched:
         """Seconds for each drafted token, 0 when unknown."""
         return min(self._tokens, default=self._known_token_s)
 
-    def reading_s(self, n_history: int) -> float:
-        """Seconds to read what it has not been asked about in this generation; 0 when unknown."""
-        return self.read_s * (n_history - max(self.asked_at, 0))
+    def rest(self, until: int) -> None:
+        """It is not asked at shorter histories, nor for as many tokens of the next generation."""
+        self._rest_until = until
+        self.ask_at = max(self.ask_at, until)
+
+    def n_unread(self, history: History) -> int:
+        """Tokens of the history that are new to it; what it was not asked about yet, where it does not say."""
+        if not self.read_s:
+            return 0
+        said = checked_unread(self.speculator, history)
+        return len(history) - max(self.asked_at, 0) if said is None else said
 
     def propose(self, history: History, n_max: int, n_vocab: int) -> float:
         """Ask for a new proposal; returns the seconds it took."""
-        start = perf_counter()
         if len(history) - self.seen > 1:  # one token, the bonus, it could not know
             self.streak = 0
         n_new = len(history) - self.asked_at if self.asked_at >= 0 else len(history)
+        n_unread = self.n_unread(history)
+        start = perf_counter()
         proposal = checked_draft(self.speculator, history, n_max, n_vocab)
         spent = perf_counter() - start
+        if n_unread >= _N_READ:  # what drafting took is little beside it, or known
+            read_s = max(0.0, spent - self.token_s * len(proposal)) / n_unread
+            self.read_s += _FADE * (min(read_s, _OUTLIER * self.read_s) - self.read_s)
         self._n_calls += 1
         self.owed_s = self.saved = 0.0
+        usual = self.call_s
         if self._n_calls == 1:  # it reads the prompt
             self._first_s = spent
+            self.owed_s = min(spent, _OUTLIER * usual)
         else:
-            usual = self.call_s
             self.owed_s = min(spent, _OUTLIER * usual or self._first_s)
             self.call_s = usual + _FADE * (min(spent, _OUTLIER * usual) - usual) if usual else spent
             if proposal and n_new <= self._n_proposed + 1:  # with more to read, the time is not that of its tokens
@@ -109,7 +128,7 @@ class Watched:
     def compare(self, history: History) -> bool:
         """Judge the open proposal by the new tokens of the history; True when that closed it."""
         said = history.view()[self.seen :].tolist()
-        self.n_judged += len(said) > 0
+        self.record.n_verdicts += len(said) > 0
         proposed = self.proposal[self.n_right : self.n_right + len(said)]
         n_right = len(proposed)
         if proposed != said[:n_right]:

@@ -441,6 +441,61 @@ def test_what_a_draft_model_promises_is_believed_where_its_record_proves_it(n_be
     assert bool([n for n, _ in script.calls if n < 1000 + 400]) == (n_before == 4)
 
 
+@pytest.mark.parametrize("read_s", [0.0, 0.01, 0.02])
+@pytest.mark.parametrize("token_s", [0.05, 0.15, 0.2, 0.3])
+def test_a_draft_model_that_is_right_is_found_whatever_it_promised_at_first(token_s: float, read_s: float):
+    text = TEXT * 5
+    script = Slow(lambda history, n_max: text[len(history) :][:n_max], name="slow")
+    script.token_s, script.read_s = token_s, read_s
+    world = World(text, script, slope=0.15, known=True, n_prompt=500).run()
+    assert script.calls[0][0] < 500 + 400
+    assert world.seconds < 0.75 * world.plain_seconds
+
+
+def test_what_a_draft_model_says_is_new_to_it_need_not_be_read_again():
+    text = TEXT * 3
+    script = Slow(lambda history, n_max: text[len(history) :][:n_max], name="slow")
+    script.token_s, script.read_s, script.n_draft_max = 0.4, 0.05, 3
+    held = 0
+    script.n_unread = lambda history: len(history) - held  # type: ignore[attr-defined]
+    world = World(text, script, slope=0.1, known=True, n_prompt=1500).run()
+    assert not script.calls
+    held = 1490
+    world.run()
+    assert script.calls
+
+
+@pytest.mark.parametrize("said", [-1, 10**9, "5", 1.5, None])
+def test_a_number_of_new_tokens_that_cannot_be_is_an_error_that_names_it(said: Any):
+    script = slow(lambda i: True)
+    script.read_s = 0.01
+    script.n_unread = lambda history: said  # type: ignore[attr-defined]
+    with pytest.raises(SpeculatorError, match="n_unread") as error:
+        World(TEXT, script, known=True).run()
+    assert error.value.speculator == "slow"
+
+
+def test_what_reading_takes_is_learned_where_it_reads_much(monkeypatch: pytest.MonkeyPatch):
+    clock, text = [0.0], TEXT * 5
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: clock[0])
+    script = Reading(clock, lambda history, n_max: text[len(history) :][:n_max])
+    script.read_s = 0.001
+    drafting = World(text, script, slope=0.15, known=True, n_prompt=600)
+    for _ in range(20):
+        script.n_read = 0
+        drafting.run()
+    assert drafting.drafting._members[0].read_s == pytest.approx(0.05, rel=0.2)
+
+
+def test_verdicts_are_saved_with_the_record():
+    world = World(TEXT, truth(TEXT)).run()
+    again = World(TEXT, truth(TEXT))
+    again.drafting.set_state(world.drafting.get_state())
+    verdicts = [member.record.n_verdicts for member in again.drafting._members]
+    assert verdicts == [member.record.n_verdicts for member in world.drafting._members]
+    assert verdicts[0] > 10
+
+
 def test_by_counts_alone_what_must_be_read_is_not_weighed():
     script = slow(lambda i: True)
     script.read_s = 0.11
@@ -632,7 +687,6 @@ def test_a_rest_ends_where_it_is_time_for_a_probe():
     assert np.diff(probes[-3:]).tolist() in ([40, 80], [80, 160], [160, 320]), "twice as long each time, to the token"
 
 
-@pytest.mark.usefixtures("dear_thoughts")
 class Timed(Scripted):
     """A speculator of which each call takes so many seconds, on a clock of its own."""
 
@@ -673,6 +727,15 @@ def test_the_calls_of_one_silence_no_other(monkeypatch: pytest.MonkeyPatch, call
     assert useless.spent < 12 + 2 * call
 
 
+@pytest.mark.parametrize("call", [2.5, 40.0])
+def test_a_rest_goes_on_in_the_next_generation(monkeypatch: pytest.MonkeyPatch, call: float):
+    script = Timed(monkeypatch, lambda history, n_max: [], call)
+    world = World(TEXT[:100], script, known=True)
+    for _ in range(60):
+        world.run()
+    assert 0 < script.spent < 0.01 * 60 * 96 + 12 + 2 * call, "the first call of each is not a new beginning"
+
+
 def test_one_that_gets_faster_is_drafted_from_again(monkeypatch: pytest.MonkeyPatch):
     clock, text = [0.0], TEXT * 10
 
@@ -707,6 +770,7 @@ def test_who_rests_is_not_asked(monkeypatch: pytest.MonkeyPatch):
     assert n_rests > 20
 
 
+@pytest.mark.usefixtures("dear_thoughts")
 def test_by_counts_alone_nobody_rests():
     script = truth(TEXT, lambda i: True)
     World(TEXT, script, slope=DEAR, measured=False).run()

@@ -363,7 +363,7 @@ def test_an_attribute_with_a_mistake_in_it_is_not_taken_for_missing(tiny_target_
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_name_is_read_once(whole: bool):
-    """What a property says later, or that it fails then, does not matter."""
+    """When it is taken; of an object that has not all of a speculator what it says later does not matter."""
     n_reads = 0
 
     class Fickle(Mine):

@@ -51,9 +51,15 @@ def test_more_is_read_where_as_many_tokens_as_were_said_and_64_bring_it_in(n_jud
     assert all(pays[n_said + 1 :]), "and from then on"
 
 
-@pytest.mark.parametrize(("n_judged", "pays"), [(0, False), (15, False), (16, True)])
-def test_little_is_believed_of_a_proven_record_only(n_judged: int, pays: bool):
-    assert replace(LONG, n_judged=n_judged, n_said=10_000).pays(1.2) == pays
+@pytest.mark.parametrize("of_token", [0.0, 0.004, 0.0076, 0.02, 0.05])
+@pytest.mark.parametrize("most", [1.1, 1.5, 3.0])
+def test_neither_a_better_promise_nor_faster_reading_is_probed_later(of_token: float, most: float):
+    reading = replace(LONG, of_token=of_token)
+    at = waits(reading, most)
+    assert waits(reading, most + 0.5) <= at or at < 0
+    slower = waits(replace(reading, of_token=1.1 * of_token + 0.0005), most)
+    assert at >= 0 or slower < 0
+    assert at <= slower + 64 or slower < 0, "64 tokens are looked ahead"
 
 
 def test_a_probe_waits_no_longer_than_it_must():

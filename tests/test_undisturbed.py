@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_plain_decodes_behind_thinking_or_a_wide_one_do_not_tell_what_plain_deco
 
 
 @pytest.mark.parametrize("how", ["rests", "light"])
-def test_the_third_that_nothing_disturbs_tells_and_then_every_eighth(how: str):
+def test_the_third_and_fourth_that_nothing_disturbs_tell_and_then_every_eighth(how: str):
     undisturbed, cost = make()
     told, ns = [], [0]
     cost.observe = lambda width, seconds: told.append(ns[-1])  # type: ignore[method-assign, assignment]
@@ -50,7 +51,7 @@ def test_the_third_that_nothing_disturbs_tells_and_then_every_eighth(how: str):
             undisturbed.rest(PLAIN)
         else:
             undisturbed.observe(1, PLAIN, 0.01 * PLAIN)
-    assert told == [3, 9, 17, 25]
+    assert told == [3, 4, 9, 17, 25]
 
 
 def test_what_they_take_longer_is_known():
@@ -80,13 +81,34 @@ def test_a_busy_moment_counts_for_one_decode_at_most():
     assert undisturbed.disturbed <= 0.2 * PLAIN
 
 
+def test_what_comes_after_a_draft_is_forgotten_where_nothing_is_drafted():
+    undisturbed, _ = make()
+    for _ in range(50):
+        undisturbed.observe(4, 1.8 * PLAIN, 0.2 * PLAIN)
+        undisturbed.observe(1, 2.0 * PLAIN, 0.2 * PLAIN)
+    before = undisturbed.after
+    rest(undisturbed, 200)
+    assert 0.0 < undisturbed.after < 0.1 * before
+
+
+def test_where_decodes_become_slow_nothing_is_added():
+    undisturbed, cost = make()
+    for _ in range(20):
+        undisturbed.observe(4, 1.8 * PLAIN, 0.2 * PLAIN)
+        undisturbed.observe(1, 2.0 * PLAIN, 0.2 * PLAIN)
+    assert undisturbed.after > 0.0
+    for _ in range(20):
+        cost.observe(1, 0.02)
+    assert undisturbed.after == 0.0
+
+
 def test_it_is_wanted_at_first_and_when_none_was_seen_for_long():
     undisturbed, _ = make()
     assert undisturbed.is_wanted
     rest(undisturbed, N_CALM)
     assert not undisturbed.is_wanted
     undisturbed.begin()
-    for _ in range(47):
+    for _ in range(127):
         undisturbed.observe(4, 1.8 * PLAIN, 0.2 * PLAIN)
         assert not undisturbed.is_wanted
     undisturbed.observe(4, 1.8 * PLAIN, 0.2 * PLAIN)
@@ -119,6 +141,7 @@ def seconds(
         return clock[0]
 
     monkeypatch.setattr("pyspec.budgeted.perf_counter", look)
+    monkeypatch.setattr("pyspec.watched.perf_counter", lambda: clock[0])
     options = BudgetOptions()
     drafting = BudgetedDrafting(speculator, options, cost=CostModel(options, KNOWN), keeps_accepted=True)
     history = History(as_tokens(text[:4]))
@@ -140,16 +163,59 @@ def seconds(
     return taken, drafting
 
 
-@pytest.mark.parametrize("period", [1, 2, 3, 4, 6])
-def test_drafts_that_gain_less_than_what_they_disturb_are_left_alone(monkeypatch: pytest.MonkeyPatch, period: int):
-    """One of two right would pay at the costs of the decodes alone: 2 tokens for 1.4 and a rejection now and then."""
+def coin(share: float) -> Scripted:
+    """Right at each place with this chance; it drafts two tokens at a time."""
+    right = np.random.default_rng(3).random(len(TEXT)) < share
 
     def script(history: History, n_max: int) -> list[int]:
         at = len(history)
-        return [t + (i % period == 0) for i, t in enumerate(TEXT[at : at + n_max], at)]
+        return [t if right[i] else t + 1 for i, t in enumerate(TEXT[at : at + min(n_max, 2)], at)]
 
-    taken, _ = seconds(TEXT, Scripted(script), think_s=0.05 * PLAIN, monkeypatch=monkeypatch)
-    assert taken < 1.03 * PLAIN * (len(TEXT) - 4)
+    return Scripted(script)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.4, 0.5])
+def test_drafts_that_gain_less_than_what_they_disturb_are_left_alone(monkeypatch: pytest.MonkeyPatch, share: float):
+    """At the costs of the decodes alone a right token pays from a chance of 0.2 on."""
+    plain = PLAIN * (len(TEXT) - 4)
+    taken, _ = seconds(TEXT, coin(share), think_s=0.05 * PLAIN, monkeypatch=monkeypatch)
+    monkeypatch.setattr("pyspec.budgeted.Undisturbed", Everything)
+    naive, _ = seconds(TEXT, coin(share), think_s=0.05 * PLAIN, monkeypatch=monkeypatch)
+    assert taken < 1.04 * plain
+    assert naive > 1.08 * plain, "otherwise nothing was there to be lost"
+
+
+class Everything(Undisturbed):
+    """Takes every plain decode for plain decoding."""
+
+    def observe(self, width: int, seconds: float, thought_s: float) -> None:
+        self._cost.observe(width, seconds)
+
+    def rest(self, seconds: float) -> None:
+        self._cost.observe(1, seconds)
+
+    is_wanted = False  # type: ignore[assignment]
+
+
+def test_the_decode_behind_the_thought_that_begins_a_rest_is_disturbed(monkeypatch: pytest.MonkeyPatch):
+    plain = PLAIN * (len(TEXT) - 4)
+    silent = Scripted(lambda history, n_max: [999] * min(2, n_max))
+    taken, drafting = seconds(TEXT, silent, think_s=0.05 * PLAIN, monkeypatch=monkeypatch)
+    assert drafting._undisturbed is not None
+    assert drafting._undisturbed.disturbed == pytest.approx(0.4 * PLAIN, rel=0.05)
+    assert drafting.cost.plain == pytest.approx(PLAIN, rel=0.01)
+    assert taken < 1.015 * plain
+
+
+@pytest.mark.parametrize("n_pending", [1, 3])
+def test_plain_decodes_are_asked_for_where_one_token_is_pending(n_pending: int):
+    options = BudgetOptions()
+    script = coin(1.0)
+    drafting = BudgetedDrafting(script, options, cost=CostModel(options, KNOWN), keeps_accepted=False)
+    history = History(as_tokens(TEXT[:20]))
+    drafting.begin(history.view())
+    drafting.draft(history, 16, n_pending=n_pending, n_vocab=1000)
+    assert bool(script.calls) == (n_pending > 1)
 
 
 def test_drafts_that_gain_are_drafted_all_the_same(monkeypatch: pytest.MonkeyPatch):
@@ -169,3 +235,7 @@ def test_what_comes_after_a_draft_is_weighed():
     assert (n, ratio) == (1, pytest.approx(1.9 / 1.2, rel=0.01))
     n, ratio = best_length([0.9], cost, RoundCosts(keeps_accepted=True, after=0.5 * PLAIN), gain=0.0)
     assert (n, ratio) == (1, pytest.approx(1.9 / 1.7, rel=0.01))
+    pending = RoundCosts(n_pending=3, keeps_accepted=True)
+    wide = replace(pending, after=0.1 * PLAIN)
+    assert wide.saved(cost, 4, 4) == pending.saved(cost, 4, 4), "the alternative is wide, too"
+    assert best_length([0.9], cost, wide, gain=0.0)[0] == 1

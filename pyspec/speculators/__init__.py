@@ -14,6 +14,7 @@ from pyspec.speculators.checked import (
     checked_laws,
     checked_reseed,
     checked_set_state,
+    checked_unread,
     optional,
     optional_seconds,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "checked_laws",
     "checked_reseed",
     "checked_set_state",
+    "checked_unread",
     "identity",
     "make",
     "names",

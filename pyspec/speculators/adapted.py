@@ -16,9 +16,7 @@ __all__ = ["Adapted", "identity", "is_drafter", "is_whole", "own_object"]
 
 _WHOLE = ("name", "nbytes", "begin", "draft", "accept", "get_state", "set_state")
 
-_OPTIONAL = frozenset(
-    {"match_length", "decodes", "n_draft_max", "n_draft_min", "token_s", "read_s", "draws", "laws", "reseed"}
-)
+_OPTIONAL = frozenset("match_length decodes n_draft_max n_draft_min token_s read_s n_unread draws laws reseed".split())
 
 
 def is_drafter(object_: object) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "checked_laws",
     "checked_reseed",
     "checked_set_state",
+    "checked_unread",
     "name_of",
     "optional",
     "optional_seconds",
@@ -118,6 +119,23 @@ def checked_get_state(speculator: Speculator) -> dict[str, Any]:
     """
     with _told(speculator, "get_state"):
         return speculator.get_state()
+
+
+def checked_unread(speculator: Speculator, history: History) -> int | None:
+    """What a speculator says is new to it of a history, `n_unread(history)`; None where it has no such call.
+
+    Raises:
+        SpeculatorError: it raised, or gave no whole number from 0 to the history's length.
+    """
+    call = _read(speculator, "n_unread", 0.0)
+    if not callable(call):
+        return None
+    with _told(speculator, "n_unread"):
+        said = index(call(history.read_only))
+    if not 0 <= said <= len(history):
+        reason = f"n_unread gave {said}, not a number from 0 to {len(history)}, the history's length"
+        raise SpeculatorError(speculator=speculator.name, reason=reason)
+    return said
 
 
 def checked_set_state(speculator: Speculator, state: Any) -> None:

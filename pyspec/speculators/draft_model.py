@@ -122,6 +122,7 @@ class DraftModel:
             options=dict(context or {}) | {"n_ctx": n_ctx},
             rollback=rollback,
             checkpoint_budget_bytes=checkpoint_budget_bytes,
+            placement=("draft", model.n_gpu_layers),
             width_max=2 if is_timed else 0,
         )
         self.context, self.capabilities, self.memory = assembly.context, assembly.capabilities, assembly.memory
@@ -131,6 +132,7 @@ class DraftModel:
         self.read_s = 0.0
         if is_timed:
             settings = {name: str(value) for name, value in (context or {}).items()}
+            settings["layers"] = str(model.n_gpu_layers)
             self.read_s = cached_read_cost(self.context, token_s=self.token_s, settings=settings)
         self.rollback_reason = assembly.reason
         self.checkpoints = Checkpoints(self.memory, self.capabilities, checkpoints)
@@ -182,6 +184,12 @@ class DraftModel:
         """A new generation: what memory holds of its prompt is kept."""
         self._n_same = 0
         self._n_prompt = len(tokens)
+
+    def n_unread(self, history: History) -> int:
+        """Tokens of the history that memory lacks, if it can go back to where they part."""
+        same = self._n_same if history.epoch == self._epoch else 0
+        held, tokens = self._held.view(), history.view()
+        return len(tokens) - min(same, len(held)) - n_common(held[same:], tokens[same:])
 
     def draft(self, history: History, n_max: int) -> list[int]:
         """Decode what is new in `history`, then up to `n_max` tokens one by one."""

@@ -32,7 +32,8 @@ class Speculator(Protocol):
     unknown), and `decodes = True` for one that needs a model's decodes to draft, help the budget. So do, of the latter
     only, `n_draft_max` and `n_draft_min`, the most and fewest tokens of a draft, `token_s`, the seconds of each, and
     `read_s`, the seconds of each token of the history that is new to it (0 or missing: unknown). All but `match_length`
-    are read once, before the first generation.
+    are read once, before the first generation. How many tokens are new may be said by `n_unread(history)`; else they
+    are those that came since the last draft of the generation.
 
     Where tokens are drawn: `draws = True`, `laws` with a `Law` for each token of the last draft, `reseed(seed)`, called
     before `begin`.

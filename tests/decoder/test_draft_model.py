@@ -161,6 +161,22 @@ def test_what_a_drafted_token_takes_is_that_of_a_decode_of_one(
     assert (draft.token_s, draft.n_draft_max) == (0.25, 5)
 
 
+@pytest.mark.parametrize("subject_name", ["llama", "mamba2"])
+def test_it_tells_what_of_a_history_is_new_to_it(subject: Subject):
+    draft, history = draft_of(subject), History(subject.prompt)
+    n_prompt = len(history)
+    assert draft.n_unread(history) == n_prompt
+    drafted = draft.draft(history, 4)
+    assert draft.n_unread(history) == 0
+    history.extend([*drafted[:2], 1 + drafted[2] % 9, 5])
+    assert draft.n_unread(history) == 2, "what it drafted itself is there"
+    draft.begin(history.view())
+    assert draft.n_unread(history) == 2, "also for a next generation of the same text"
+    other = History([(token + 1) % 9 for token in subject.prompt])
+    draft.begin(other.view())
+    assert draft.n_unread(other) == len(other)
+
+
 @pytest.mark.parametrize("p_min", [0.0, 0.05, 0.1, 0.2, 0.5, 1.0])
 def test_a_draft_stops_before_the_first_token_less_probable_than_p_min(
     tiny: Subject, tiny_draft_path: Path, load: Callable[[Path], Model], p_min: float
