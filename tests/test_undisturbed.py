@@ -228,6 +228,13 @@ def test_drafts_that_gain_are_drafted_all_the_same(monkeypatch: pytest.MonkeyPat
     assert drafting.cost.plain == pytest.approx(PLAIN, rel=0.1)
 
 
+def test_where_too_much_comes_after_drafts_none_are_decoded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Undisturbed, "after", 20 * PLAIN)
+    taken, drafting = seconds(TEXT, coin(0.9), think_s=0.0, monkeypatch=monkeypatch)
+    assert taken == pytest.approx(PLAIN * (len(TEXT) - 4), rel=0.01)
+    assert drafting.counts.n_watched > 10
+
+
 def test_what_comes_after_a_draft_is_weighed():
     cost = CostModel(BudgetOptions(), KNOWN)
     assert RoundCosts(after=0.5 * PLAIN).saved(cost, 4, 4) == pytest.approx(RoundCosts().saved(cost, 4, 4) - 0.5)
