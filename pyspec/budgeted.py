@@ -128,19 +128,20 @@ class BudgetedDrafting(Drafting):
         if self._undisturbed is None:
             self.cost.observe(width, decode_s)
         else:
-            if self._quiet_until and width == 1 and not self._thought_s:
-                self._undisturbed.rest(decode_s)
-            else:
-                self._undisturbed.observe(width, decode_s, self._thought_s)
+            if self._quiet_until and width == 1 and not self._thought_s and self._undisturbed.skips():
+                return
+            self._undisturbed.observe(width, decode_s, self._thought_s)
             self._round.after = self._undisturbed.after
         if self.options.measured and rollback_s > 0:
             self._round.rollback += _FADE * (rollback_s - self._round.rollback)
 
     def settle(self, history: History, n_drafted: int, n_accepted: int) -> None:
         """Judge all open proposals by what the target said."""
-        self.drafted, self.laws = [], []
         self.n_rounds += 1
         self._n_history = len(history)
+        if self._quiet_until and not self._thought_s and not n_drafted:
+            return  # a round like most, where all that is done between decodes shows
+        self.drafted, self.laws = [], []
         chosen, self._chosen = self._chosen, None
         if not n_drafted:
             if chosen is not None and not chosen.n_right:

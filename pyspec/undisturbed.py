@@ -62,12 +62,11 @@ class Undisturbed:
     def _shows(self) -> bool:
         return self._cost.is_known and self._cost.plain < _FAST_S
 
-    def rest(self, seconds: float) -> None:
-        """A plain decode took so many `seconds` where nobody thought about drafts."""
-        if self._n_calm % _SEEN_EVERY and self._n_calm + 1 not in _TELLING:
-            self._n_calm += 1
-        else:
-            self.observe(1, seconds, 0.0)
+    def skips(self) -> bool:
+        """Count a plain decode where nobody thought about drafts; False where it is to be observed instead."""
+        skips = self._n_calm % _SEEN_EVERY != 0 and self._n_calm + 1 not in _TELLING
+        self._n_calm += skips
+        return skips
 
     def observe(self, width: int, seconds: float, thought_s: float) -> None:
         """A decode of `width` tokens took so many `seconds`, after thinking about drafts for `thought_s`."""

@@ -25,7 +25,8 @@ def make(known: dict[int, float] | None = None) -> tuple[Undisturbed, CostModel]
 
 def rest(undisturbed: Undisturbed, n: int, seconds: float = PLAIN) -> None:
     for _ in range(n):
-        undisturbed.rest(seconds)
+        if not undisturbed.skips():
+            undisturbed.observe(1, seconds, 0.0)
 
 
 def test_plain_decodes_behind_thinking_or_a_wide_one_do_not_tell_what_plain_decoding_costs():
@@ -48,7 +49,7 @@ def test_the_third_and_fourth_that_nothing_disturbs_tell_and_then_every_eighth(h
     for n in range(1, 30):
         ns.append(n)
         if how == "rests":
-            undisturbed.rest(PLAIN)
+            rest(undisturbed, 1)
         else:
             undisturbed.observe(1, PLAIN, 0.01 * PLAIN)
     assert told == [3, 4, 9, 17, 25]
@@ -191,8 +192,8 @@ class Everything(Undisturbed):
     def observe(self, width: int, seconds: float, thought_s: float) -> None:
         self._cost.observe(width, seconds)
 
-    def rest(self, seconds: float) -> None:
-        self._cost.observe(1, seconds)
+    def skips(self) -> bool:
+        return False
 
     is_wanted = False  # type: ignore[assignment]
 
