@@ -104,7 +104,8 @@ def test_rollback_and_replay_are_as_asked_and_change_no_text(cli, expected, roll
 
 
 def test_stats_go_to_stderr_and_name_the_rollback(cli, expected):
-    result = cli("generate", "tiny-target", PROMPT, "-n", 32, "--spec", NGRAM, "--rollback", "shadow", "--stats")
+    options = ["--spec", NGRAM, "--budget", "off", "--rollback", "shadow", "--stats"]
+    result = cli("generate", "tiny-target", PROMPT, "-n", 32, *options)
     assert result.out == expected.text
     assert "rollback shadow" in result.err
     assert "ngram-mod" in result.err
