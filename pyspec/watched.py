@@ -42,6 +42,7 @@ class Watched:
         self.call_s = 0.0
         self._tokens: deque[float] = deque(maxlen=_N_CALLS)
         self._rest_until = 0
+        self._first_s = 0.0  # what the first call of the last generation took
         self.begin(0, 0)
 
     def begin(self, n_prompt: int, n_before: int) -> None:
@@ -66,7 +67,6 @@ class Watched:
         self.decoded = False
         self.owed_s = self.saved = 0.0
         self._n_calls = 0
-        self._first_s = 0.0
         self._n_proposed = 0  # at the last call
 
     @property
@@ -86,7 +86,7 @@ class Watched:
 
     def rest(self, until: int) -> None:
         """It is not asked at shorter histories, nor for as many tokens of the next generation."""
-        self._rest_until = until
+        self._rest_until = max(self._rest_until, until)
         self.ask_at = max(self.ask_at, until)
 
     def n_unread(self, history: History) -> int:
@@ -101,27 +101,25 @@ class Watched:
         if len(history) - self.seen > 1:  # one token, the bonus, it could not know
             self.streak = 0
         n_new = len(history) - self.asked_at if self.asked_at >= 0 else len(history)
-        n_unread = self.n_unread(history)
         start = perf_counter()
+        n_unread = self.n_unread(history)
         proposal = checked_draft(self.speculator, history, n_max, n_vocab)
+        self.match_length = optional(self.speculator, "match_length")
         spent = perf_counter() - start
         if n_unread >= _N_READ:  # what drafting took is little beside it, or known
             read_s = max(0.0, spent - self.token_s * len(proposal)) / n_unread
             self.read_s += _FADE * (min(read_s, _OUTLIER * self.read_s) - self.read_s)
         self._n_calls += 1
-        self.owed_s = self.saved = 0.0
-        usual = self.call_s
+        self.saved, usual = 0.0, self.call_s
+        self.owed_s = min(spent, _OUTLIER * usual or self._first_s)
         if self._n_calls == 1:  # it reads the prompt
             self._first_s = spent
-            self.owed_s = min(spent, _OUTLIER * usual)
         else:
-            self.owed_s = min(spent, _OUTLIER * usual or self._first_s)
             self.call_s = usual + _FADE * (min(spent, _OUTLIER * usual) - usual) if usual else spent
             if proposal and n_new <= self._n_proposed + 1:  # with more to read, the time is not that of its tokens
                 self._tokens.append(spent / len(proposal))
         self._n_proposed = len(proposal)
         self.proposal, self.n_right, self.decoded = proposal, 0, False
-        self.match_length = optional(self.speculator, "match_length")
         self.seen = self.asked_at = len(history)
         return spent
 

@@ -465,7 +465,7 @@ def test_what_a_draft_model_says_is_new_to_it_need_not_be_read_again():
     assert script.calls
 
 
-@pytest.mark.parametrize("said", [-1, 10**9, "5", 1.5, None])
+@pytest.mark.parametrize("said", [-1, 10**9, 10**5000, "5", 1.5, None], ids=lambda said: str(type(said)))
 def test_a_number_of_new_tokens_that_cannot_be_is_an_error_that_names_it(said: Any):
     script = slow(lambda i: True)
     script.read_s = 0.01
@@ -734,6 +734,28 @@ def test_a_rest_goes_on_in_the_next_generation(monkeypatch: pytest.MonkeyPatch, 
     for _ in range(60):
         world.run()
     assert 0 < script.spent < 0.01 * 60 * 96 + 12 + 2 * call, "the first call of each is not a new beginning"
+
+
+def test_a_shorter_rest_ends_no_longer_one():
+    """A proposal may be paid for twice: when more of it is wanted, and when it is closed."""
+    member = Watched(truth(TEXT), BudgetOptions())
+    member.rest(500)
+    member.rest(100)
+    assert member.ask_at == 500
+    member.begin(50, 120)
+    assert member.ask_at == 50 + 380
+
+
+@pytest.mark.parametrize(("n_tokens", "n_draft"), [(20, 16), (20, 32), (60, 32), (500, 32)])
+def test_so_it_does_where_each_generation_has_one_call(monkeypatch: pytest.MonkeyPatch, n_tokens: int, n_draft: int):
+    """Of right drafts that save less than the call takes."""
+    script = Timed(monkeypatch, truth(TEXT, n=n_draft).draft, 50.0)
+    world = World(TEXT[: 4 + n_tokens], script, slope=0.3, known=True)
+    world.seconds, n_calls = 0.0, []
+    for _ in range(12):
+        world.run()
+        n_calls.append(len(script.calls) - sum(n_calls))
+    assert sum(n_calls[3:]) <= 1, "two calls tell what the next will take"
 
 
 def test_one_that_gets_faster_is_drafted_from_again(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ import pytest
 
 import pyspec
 from pyspec.errors import BusyError, ContextFullError, InvalidValueError, SpeculatorError, UnknownOptionError
-from pyspec.speculators import History, make, optional
+from pyspec.speculators import Chain, History, make, optional
 
 SMALL = {"n_ctx": 256, "n_threads": 1}
 NUMBERS = ("n_ctx", "n_batch", "n_ubatch", "n_threads", "n_gpu_layers", "n_seq_max", "n_rs_seq")
@@ -385,6 +385,9 @@ def test_a_name_is_read_once(whole: bool):
     if whole:
         Fickle.set_state = lambda self, state: None
     made = make(Fickle(), n_vocab=10)
+    assert n_reads == 1
+    assert made is not None
+    Chain([made, made], n_vocab=10)
     assert n_reads == 1
     assert whole or made.name == "fickle"
 

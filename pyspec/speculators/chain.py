@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspec.errors import InvalidValueError, StateError
+from pyspec.speculators.adapted import is_whole
 from pyspec.speculators.checked import checked_accept, checked_begin, checked_draft
 from pyspec.speculators.history import History, Tokens
 from pyspec.speculators.protocol import Speculator
@@ -27,7 +28,7 @@ class Chain:
         self.members: tuple[Speculator, ...] = tuple(
             one for m in members for one in (m.members if isinstance(m, Chain) else (m,))
         )
-        if not self.members or not all(isinstance(member, Speculator) for member in self.members):
+        if not self.members or not all(is_whole(member) for member in self.members):
             raise InvalidValueError(name="members", value=self.members, allowed="one speculator or more")
         self._n_vocab = n_vocab
         self._author: Speculator | None = None

@@ -131,11 +131,15 @@ def checked_unread(speculator: Speculator, history: History) -> int | None:
     if not callable(call):
         return None
     with _told(speculator, "n_unread"):
-        said = index(call(history.read_only))
-    if not 0 <= said <= len(history):
-        reason = f"n_unread gave {said}, not a number from 0 to {len(history)}, the history's length"
+        said = call(history.read_only)
+    try:
+        number = index(said)
+    except Exception:
+        number = -1
+    if not 0 <= number <= len(history):
+        reason = f"n_unread gave {shown(said)}, not a whole number from 0 to {len(history)}, the history's length"
         raise SpeculatorError(speculator=speculator.name, reason=reason)
-    return said
+    return number
 
 
 def checked_set_state(speculator: Speculator, state: Any) -> None:
